@@ -24,23 +24,26 @@ import (
 // the report of its end.
 type agentProcess struct {
 	launcher *Launcher
-	order    launch
-	pid      atomic.Int64  // until its end is reported
-	asked    chan stop     // takes one order to end
-	disowned chan struct{} // closed: the process is ended, and its end is not reported
+	order    tools.Launch
+	pid      atomic.Int64    // until its end is reported
+	asked    chan tools.Stop // takes one order to end
+	disowned chan struct{}   // closed: the process is ended, and its end is not reported
 	disowns  sync.Once
 	done     chan struct{} // closed when the process tree is gone and that was reported
 }
 
-func newAgentProcess(l *Launcher, o launch) *agentProcess {
+func newAgentProcess(l *Launcher, o tools.Launch) *agentProcess {
 	return &agentProcess{
 		launcher: l, order: o,
-		asked: make(chan stop, 1), disowned: make(chan struct{}), done: make(chan struct{}),
+		asked: make(chan tools.Stop, 1), disowned: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
+// stopOrder is the order to end a process whose actor is thereby cancelled.
+func stopOrder(reason string) tools.Stop { return tools.Stop{Status: "cancelled", Reason: reason} }
+
 // ask asks the process to end. The first reason given is the one reported.
-func (a *agentProcess) ask(o stop) {
+func (a *agentProcess) ask(o tools.Stop) {
 	select {
 	case a.asked <- o:
 	default:
@@ -82,16 +85,16 @@ func (a *agentProcess) live(ctx context.Context) {
 
 // run starts the process, waits until it ends or must end, and returns how it
 // ended.
-func (a *agentProcess) run(ctx context.Context) (end exit) {
+func (a *agentProcess) run(ctx context.Context) (end tools.LaunchExit) {
 	l, o := a.launcher, a.order
 	p, err := l.opts.Directory.place(o.Path, o.ActorID, o.Life)
 	if err != nil {
-		return exit{Status: "spawn_failed", Cause: err.Error()}
+		return tools.LaunchExit{Status: "spawn_failed", Cause: err.Error()}
 	}
 	defer p.close()
 	profile, ok := l.plan.agent(o.Order.Agent)
 	if !ok {
-		return exit{Status: "spawn_failed", Cause: fmt.Sprintf("the manifest has no agent %q", o.Order.Agent)}
+		return tools.LaunchExit{Status: "spawn_failed", Cause: fmt.Sprintf("the manifest has no agent %q", o.Order.Agent)}
 	}
 	directory, tree, err := a.workplace(ctx, p)
 	if err != nil {
@@ -105,7 +108,7 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 
 	set, err := profile.Launch(a.task(directory, p))
 	if err != nil {
-		return exit{Status: "spawn_failed", Cause: err.Error()}
+		return tools.LaunchExit{Status: "spawn_failed", Cause: err.Error()}
 	}
 	if end := a.unstarted(nil); end.Status != "" {
 		return end
@@ -117,12 +120,12 @@ func (a *agentProcess) run(ctx context.Context) (end exit) {
 		Stdout: p.stdout.File, Stderr: p.stderr.File, Mark: mark,
 	})
 	if err != nil {
-		return exit{Status: "spawn_failed", Cause: notStarted(set.Argv[0], err)}
+		return tools.LaunchExit{Status: "spawn_failed", Cause: notStarted(set.Argv[0], err)}
 	}
 	a.pid.Store(int64(proc.PID()))
 	l.guard.watch(proc)
 	if err := l.link.call(ctx, "operator_launch_started", map[string]any{"run": l.run, "actor_id": o.ActorID, "pid": proc.PID(), "logs": wire.Informative(p.path)}, nil); err != nil {
-		a.ask(stop{Status: "cancelled", Reason: "its start could not be reported: " + err.Error()})
+		a.ask(stopOrder("its start could not be reported: " + err.Error()))
 	}
 	l.event(Event{
 		Event: ActorStarted, Path: o.Path, Role: o.Role, Agent: o.Order.Agent, PID: proc.PID(),
@@ -162,23 +165,23 @@ func notStarted(program string, err error) string {
 
 // unstarted returns how an actor ends without a process: for the reason of
 // whoever asked it to end meanwhile, otherwise because of err, if there is one.
-func (a *agentProcess) unstarted(err error) exit {
+func (a *agentProcess) unstarted(err error) tools.LaunchExit {
 	select {
 	case why := <-a.asked:
-		return exit{Status: why.Status, Cause: why.Reason}
+		return tools.LaunchExit{Status: why.Status, Cause: why.Reason}
 	case <-a.disowned:
-		return exit{Status: "cancelled"}
+		return tools.LaunchExit{Status: "cancelled"}
 	default:
 	}
 	if err != nil {
-		return exit{Status: "spawn_failed", Cause: err.Error()}
+		return tools.LaunchExit{Status: "spawn_failed", Cause: err.Error()}
 	}
-	return exit{}
+	return tools.LaunchExit{}
 }
 
 // attend waits until the process ends, by itself or because it was asked to,
 // and until its tree is gone.
-func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began time.Time) (end exit) {
+func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began time.Time) (end tools.LaunchExit) {
 	var timeout <-chan time.Time
 	if secs := a.order.Order.Timeout; secs > 0 {
 		timer := time.NewTimer(time.Until(began.Add(seconds(secs))))
@@ -188,11 +191,11 @@ func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began 
 	select {
 	case <-proc.Done():
 	case why := <-a.asked:
-		end = exit{Status: why.Status, Cause: why.Reason}
+		end = tools.LaunchExit{Status: why.Status, Cause: why.Reason}
 	case <-timeout:
-		end = exit{Status: "timed_out", Cause: fmt.Sprintf("it ran longer than %v s", a.order.Order.Timeout)}
+		end = tools.LaunchExit{Status: "timed_out", Cause: fmt.Sprintf("it ran longer than %v s", a.order.Order.Timeout)}
 	case <-a.disowned:
-		end = exit{Status: "cancelled"}
+		end = tools.LaunchExit{Status: "cancelled"}
 	}
 	if end.Status != "" {
 		a.launcher.event(Event{
@@ -226,13 +229,13 @@ func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began 
 }
 
 // endBelow ends the agents below a lead, before the lead itself.
-func (a *agentProcess) endBelow(why exit) {
+func (a *agentProcess) endBelow(why tools.LaunchExit) {
 	if a.order.Role == string(dispatch.Worker) {
 		return
 	}
 	below := a.launcher.below(a.order.Path)
 	for _, b := range below {
-		b.ask(stop{Status: "cancelled", Reason: fmt.Sprintf("its lead %s was ended: %s", a.order.Path, why.Cause)})
+		b.ask(stopOrder(fmt.Sprintf("its lead %s was ended: %s", a.order.Path, why.Cause)))
 	}
 	for _, b := range below {
 		select {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
@@ -130,7 +131,7 @@ func (l *Launcher) attach(ctx context.Context, c connection) error {
 		case refused && refusal.Code == "UNAVAILABLE", err != nil && !refused:
 			return err
 		case refused: // it was counted as lost, or its run has ended
-			a.ask(stop{Status: "cancelled", Reason: refusal.Message})
+			a.ask(stopOrder(refusal.Message))
 		}
 	}
 	return nil
@@ -197,10 +198,10 @@ func mayPass(err error) bool {
 }
 
 // root returns the order for the root actor.
-func (l *Launcher) root() order {
+func (l *Launcher) root() tools.Order {
 	r := l.opts.Manifest.Root
-	return order{
+	return tools.Order{
 		Name: r.Name, Agent: r.Agent, Model: r.Model, Prompt: r.Prompt, Directory: r.Directory,
-		Env: r.Env, Timeout: r.TimeoutSecs, placement: placement{r.Machine, r.Label},
+		Env: r.Env, Timeout: r.TimeoutSecs, Placement: tools.Placement{Machine: r.Machine, Label: r.Label},
 	}
 }

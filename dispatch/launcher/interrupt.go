@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // interrupted is why agents are ended after an interrupt.
@@ -97,7 +99,7 @@ func (l *Launcher) drain(ctx context.Context, g *errgroup.Group, reason string, 
 		return err
 	})
 	if stopped {
-		l.askAll(stop{Status: "cancelled", Reason: reason})
+		l.askAll(stopOrder(reason))
 	}
 }
 
@@ -112,11 +114,11 @@ func (l *Launcher) kill() {
 		close(l.hurry)
 	}
 	l.mu.Unlock()
-	l.askAll(stop{Status: "cancelled", Reason: "the run was killed"})
+	l.askAll(stopOrder("the run was killed"))
 }
 
 // askAll asks every agent to end. Each lead waits for the agents below it.
-func (l *Launcher) askAll(o stop) {
+func (l *Launcher) askAll(o tools.Stop) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range l.agents {

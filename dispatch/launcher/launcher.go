@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/manifest"
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // Options of a run.
@@ -187,7 +188,7 @@ const ordersWait = 25 * time.Second
 
 func (l *Launcher) takeOrders(ctx context.Context) error {
 	for {
-		var o orders
+		var o tools.LaunchOrders
 		err := l.link.wait(ctx, "operator_launch_next", map[string]any{"run": l.run, "wait_secs": ordersWait.Seconds()}, &o)
 		if err != nil {
 			return err
@@ -205,7 +206,7 @@ func (l *Launcher) takeOrders(ctx context.Context) error {
 }
 
 // launch starts an actor's process.
-func (l *Launcher) launch(ctx context.Context, o launch) {
+func (l *Launcher) launch(ctx context.Context, o tools.Launch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.agents[o.ActorID]
@@ -227,13 +228,13 @@ func (l *Launcher) launch(ctx context.Context, o launch) {
 	})
 	select {
 	case <-l.hurry:
-		a.ask(stop{Status: "cancelled", Reason: "the run was killed"})
+		a.ask(stopOrder("the run was killed"))
 	default:
 	}
 }
 
 // stop asks an actor's process to end, after those below it.
-func (l *Launcher) stop(o stop) {
+func (l *Launcher) stop(o tools.Stop) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a, ok := l.agents[o.ActorID]; ok {

@@ -192,5 +192,3 @@ func (l *Launcher) leave(ctx context.Context) {
 		<-ended
 	}
 }
-
-func stopOrder(reason string) stop { return stop{Status: "cancelled", Reason: reason} }

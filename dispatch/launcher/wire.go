@@ -5,72 +5,14 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/manifest"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
-// The following are the objects of the daemon's operator_* tools for a
-// dispatcher; the tools describe their fields.
-
-type order struct {
-	Name      string            `json:"name"`
-	Agent     string            `json:"agent,omitempty"`
-	Model     string            `json:"model,omitempty"`
-	Prompt    string            `json:"prompt"`
-	Directory string            `json:"directory,omitempty"`
-	Env       map[string]string `json:"env,omitempty"`
-	Timeout   float64           `json:"timeout_secs,omitempty"`
-	Worktree  bool              `json:"worktree,omitempty"`
-	Tools     []string          `json:"tools,omitempty"`
-	BudgetUSD float64           `json:"budget_usd,omitempty"`
-	placement
-}
-
-type placement struct {
-	Machine string `json:"machine,omitempty"`
-	Label   string `json:"label,omitempty"`
-}
-
+// begun is what a launcher needs of the answer to operator_run_dispatch.
 type begun struct {
 	RunID string `json:"run_id"`
 	Life  int    `json:"life"`
 	Root  string `json:"root"`
-}
-
-type orders struct {
-	Launch     []launch `json:"launch"`
-	Stop       []stop   `json:"stop"`
-	Draining   bool     `json:"draining"`
-	Unfinished int      `json:"unfinished"`
-}
-
-type launch struct {
-	ActorID string `json:"actor_id"`
-	Path    string `json:"path"`
-	Name    string `json:"name"`
-	Role    string `json:"role"`
-	Life    int    `json:"life"`
-	Token   string `json:"token"`
-	Session string `json:"session"`
-	Order   order  `json:"order"`
-}
-
-type stop struct {
-	ActorID string `json:"actor_id"`
-	Path    string `json:"path"`
-	Reason  string `json:"reason"`
-	Status  string `json:"status"` // the status with which the actor ends
-}
-
-// An exit is the report of how an actor ended.
-type exit struct {
-	Run      string   `json:"run"`
-	ActorID  string   `json:"actor_id"`
-	Status   string   `json:"status"`
-	ExitCode *int     `json:"exit_code,omitempty"`
-	Signal   string   `json:"signal,omitempty"`
-	Cause    string   `json:"cause,omitempty"`
-	CostUSD  *float64 `json:"cost_usd,omitempty"`
-	Output   string   `json:"output,omitempty"`
-	Worktree string   `json:"worktree,omitempty"` // path, if it was kept
 }
 
 // A LeaseName identifies a lease in a summary.
@@ -106,46 +48,18 @@ type Actor struct {
 }
 
 // settings returns the manifest's settings for the whole run.
-func settings(m *manifest.Manifest) map[string]any {
-	s := map[string]any{}
-	set(s, "max_depth", m.Run.MaxDepth)
-	set(s, "max_workers_per_layer", m.Run.MaxWorkersPerLayer)
-	set(s, "max_actors", m.Run.MaxActors)
-	set(s, "budget_usd", m.Run.BudgetUSD)
-	store := map[string]any{}
-	set(store, "max_value_bytes", m.Run.Store.MaxValueBytes)
-	set(store, "max_bytes", m.Run.Store.MaxBytes)
-	set(store, "max_entries", m.Run.Store.MaxEntries)
-	sublead := map[string]any{}
-	set(sublead, "agent", m.Sublead.Agent)
-	set(sublead, "model", m.Sublead.Model)
-	set(sublead, "budget_usd", m.Sublead.BudgetUSD)
-	set(sublead, "max_workers", m.Sublead.MaxWorkers)
-	set(sublead, "timeout_secs", m.Sublead.TimeoutSecs)
-	set(sublead, "read_down", m.Sublead.ReadDown)
-	set(sublead, "machine", m.Sublead.Machine)
-	set(sublead, "label", m.Sublead.Label)
-	worker := map[string]any{}
-	set(worker, "agent", m.Worker.Agent)
-	set(worker, "model", m.Worker.Model)
-	set(worker, "budget_usd", m.Worker.BudgetUSD)
-	set(worker, "timeout_secs", m.Worker.TimeoutSecs)
-	set(worker, "worktree", m.Worker.Worktree)
-	set(worker, "machine", m.Worker.Machine)
-	set(worker, "label", m.Worker.Label)
-	for name, part := range map[string]map[string]any{"store": store, "sublead": sublead, "worker": worker} {
-		if len(part) > 0 {
-			s[name] = part
-		}
-	}
-	return s
-}
+func settings(m *manifest.Manifest) (s tools.Settings) {
+	s.MaxDepth, s.MaxWorkersPerLayer, s.MaxActors, s.BudgetUSD = m.Run.MaxDepth, m.Run.MaxWorkersPerLayer, m.Run.MaxActors, m.Run.BudgetUSD
+	s.Store.MaxValueBytes, s.Store.MaxBytes, s.Store.MaxEntries = m.Run.Store.MaxValueBytes, int64(m.Run.Store.MaxBytes), m.Run.Store.MaxEntries
 
-// set omits values that the manifest does not give, because the daemon has the
-// defaults.
-func set[T comparable](m map[string]any, name string, value T) {
-	var zero T
-	if value != zero {
-		m[name] = value
-	}
+	sublead := &s.Sublead
+	sublead.Agent, sublead.Model, sublead.BudgetUSD = m.Sublead.Agent, m.Sublead.Model, m.Sublead.BudgetUSD
+	sublead.MaxWorkers, sublead.Timeout, sublead.ReadDown = m.Sublead.MaxWorkers, m.Sublead.TimeoutSecs, m.Sublead.ReadDown
+	sublead.Placement = tools.Placement{Machine: m.Sublead.Machine, Label: m.Sublead.Label}
+
+	worker := &s.Worker
+	worker.Agent, worker.Model, worker.BudgetUSD = m.Worker.Agent, m.Worker.Model, m.Worker.BudgetUSD
+	worker.Timeout, worker.Worktree = m.Worker.TimeoutSecs, m.Worker.Worktree
+	worker.Placement = tools.Placement{Machine: m.Worker.Machine, Label: m.Worker.Label}
+	return s
 }

@@ -35,9 +35,9 @@ func (o *operator) launchTools() []Tool {
 	}
 }
 
-// An order is the order of an actor, as it is passed to and from the
+// An Order is the order of an actor, as it is passed to and from the
 // dispatcher.
-type order struct {
+type Order struct {
 	Name      string            `json:"name"`
 	Agent     string            `json:"agent"`
 	Model     string            `json:"model,omitempty"`
@@ -48,36 +48,36 @@ type order struct {
 	Worktree  bool              `json:"worktree,omitempty"`
 	Tools     []string          `json:"tools,omitempty"`
 	BudgetUSD float64           `json:"budget_usd,omitempty"`
-	placement
+	Placement
 }
 
-// A placement says on which machine an agent runs.
-type placement struct {
+// A Placement says on which machine an agent runs.
+type Placement struct {
 	Machine string `json:"machine,omitempty" doc:"run it there, where leasehold launcher has that name; *: on any; default: the manifest's, else where the run is dispatched" max:"64"`
 	Label   string `json:"label,omitempty" doc:"or on a machine with this label" max:"64"`
 }
 
-func (p placement) of() work.Placement { return work.Placement{Machine: p.Machine, Label: p.Label} }
+func (p Placement) of() work.Placement { return work.Placement{Machine: p.Machine, Label: p.Label} }
 
-func (o order) order() work.Order {
+func (o Order) order() work.Order {
 	return work.Order{
 		Name: o.Name, Agent: o.Agent, Model: o.Model, Prompt: o.Prompt, Directory: o.Directory, Env: o.Env,
 		Timeout: seconds(o.Timeout).duration(), Worktree: o.Worktree, Tools: o.Tools, Budget: work.USD(o.BudgetUSD),
-		Placement: o.placement.of(),
+		Placement: o.Placement.of(),
 	}
 }
 
-func orderOf(o work.Order) order {
-	return order{
+func orderOf(o work.Order) Order {
+	return Order{
 		Name: o.Name, Agent: o.Agent, Model: o.Model, Prompt: o.Prompt, Directory: o.Directory, Env: o.Env,
 		Timeout: o.Timeout.Seconds(), Worktree: o.Worktree, Tools: o.Tools, BudgetUSD: o.Budget.USD(),
-		placement: placement{o.Machine, o.Label},
+		Placement: Placement{o.Machine, o.Label},
 	}
 }
 
-// settings are a manifest's settings for a whole run. For those that are not
+// Settings are a manifest's settings for a whole run. For those that are not
 // given, the daemon's defaults apply.
-type settings struct {
+type Settings struct {
 	MaxDepth           int     `json:"max_depth,omitempty"`
 	MaxWorkersPerLayer int     `json:"max_workers_per_layer,omitempty"`
 	MaxActors          int     `json:"max_actors,omitempty"`
@@ -94,7 +94,7 @@ type settings struct {
 		MaxWorkers int     `json:"max_workers,omitempty"`
 		Timeout    float64 `json:"timeout_secs,omitempty"`
 		ReadDown   bool    `json:"read_down,omitempty"`
-		placement
+		Placement
 	} `json:"sublead,omitzero"`
 	Worker struct {
 		Agent     string  `json:"agent,omitempty"`
@@ -102,11 +102,11 @@ type settings struct {
 		BudgetUSD float64 `json:"budget_usd,omitempty"`
 		Timeout   float64 `json:"timeout_secs,omitempty"`
 		Worktree  bool    `json:"worktree,omitempty"`
-		placement
+		Placement
 	} `json:"worker,omitzero"`
 }
 
-func (s settings) settings() (work.Settings, error) {
+func (s Settings) settings() (work.Settings, error) {
 	for _, n := range []float64{
 		float64(s.MaxDepth), float64(s.MaxWorkersPerLayer), float64(s.MaxActors), s.BudgetUSD,
 		float64(s.Store.MaxValueBytes), float64(s.Store.MaxBytes), float64(s.Store.MaxEntries),
@@ -123,7 +123,7 @@ func (s settings) settings() (work.Settings, error) {
 		SubleadWorkers: s.Sublead.MaxWorkers, SubleadTimeout: seconds(s.Sublead.Timeout).duration(), SubleadReadDown: s.Sublead.ReadDown,
 		WorkerAgent: s.Worker.Agent, WorkerModel: s.Worker.Model, WorkerBudget: work.USD(s.Worker.BudgetUSD),
 		WorkerTimeout: seconds(s.Worker.Timeout).duration(), WorkerWorktree: s.Worker.Worktree,
-		Sublead: s.Sublead.placement.of(), Worker: s.Worker.placement.of(),
+		Sublead: s.Sublead.Placement.of(), Worker: s.Worker.Placement.of(),
 	}, nil
 }
 
@@ -131,9 +131,9 @@ type dispatchRunArgs struct {
 	Run      string   `json:"run" doc:"its name" min:"1" max:"64"`
 	Resume   bool     `json:"resume,omitempty" doc:"resume a run whose dispatcher is gone" default:"false"`
 	Attach   string   `json:"attach,omitempty" doc:"run_id of your own run, after the daemon has restarted; root, agents and settings then stay as they are"`
-	Root     *order   `json:"root,omitempty" doc:"what the root is told; its name stays in a run that is resumed"`
+	Root     *Order   `json:"root,omitempty" doc:"what the root is told; its name stays in a run that is resumed"`
 	Agents   []string `json:"agents,omitempty" doc:"agents that an order can name" max:"256"`
-	Settings settings `json:"settings,omitzero" doc:"what the manifest says for all of the run"`
+	Settings Settings `json:"settings,omitzero" doc:"what the manifest says for all of the run"`
 	Instance string   `json:"instance,omitempty" doc:"of the launcher's process: chosen at random, and told again with attach" max:"64"`
 	Plan     string   `json:"plan,omitempty" doc:"what the launchers of other machines are given as it is" max:"262144"`
 }
@@ -207,7 +207,8 @@ type launchNextArgs struct {
 	Wait seconds `json:"wait_secs" doc:"how long at most" min:"0" max:"50"`
 }
 
-type launch struct {
+// A Launch is the order to start the process of an actor.
+type Launch struct {
 	ActorID string `json:"actor_id"`
 	Path    string `json:"path"`
 	Name    string `json:"name"`
@@ -215,52 +216,55 @@ type launch struct {
 	Life    int    `json:"life"`
 	Token   string `json:"token" jsonschema:"of the actor; a secret, shown once"`
 	Session string `json:"session" jsonschema:"handle of the session that is kept open for the process; a secret, shown once"`
-	Order   order  `json:"order"`
+	Order   Order  `json:"order"`
 }
 
-type stop struct {
+// A Stop is the order to end the process of an actor.
+type Stop struct {
 	ActorID string `json:"actor_id"`
 	Path    string `json:"path"`
 	Reason  string `json:"reason"`
 	Status  string `json:"status" jsonschema:"what it ends as, to be reported so"`
 }
 
-type launchOrders struct {
-	Launch     []launch `json:"launch" told:"never"`
-	Stop       []stop   `json:"stop" jsonschema:"deepest first"`
+// LaunchOrders is what a launcher is to do next.
+type LaunchOrders struct {
+	Launch     []Launch `json:"launch" told:"never"`
+	Stop       []Stop   `json:"stop" jsonschema:"deepest first"`
 	Draining   bool     `json:"draining"`
 	Unfinished int      `json:"unfinished" jsonschema:"actors that have not ended"`
 }
 
-func (l launchOrders) Text() string {
+func (l LaunchOrders) Text() string {
 	return fmt.Sprintf("%d to start, %d to stop, %d unfinished", len(l.Launch), len(l.Stop), l.Unfinished)
 }
 
-func (o *operator) launchNext(ctx context.Context, se *dispatch.Session, a launchNextArgs) (launchOrders, error) {
+func (o *operator) launchNext(ctx context.Context, se *dispatch.Session, a launchNextArgs) (LaunchOrders, error) {
 	next, err := o.state.NextOrders(ctx, se, a.Run, a.Wait.duration())
 	if err != nil {
-		return launchOrders{}, err
+		return LaunchOrders{}, err
 	}
-	out := launchOrders{Launch: []launch{}, Stop: []stop{}, Draining: next.Draining, Unfinished: next.Unfinished}
+	out := LaunchOrders{Launch: []Launch{}, Stop: []Stop{}, Draining: next.Draining, Unfinished: next.Unfinished}
 	for _, l := range next.Launch {
-		out.Launch = append(out.Launch, launch{
+		out.Launch = append(out.Launch, Launch{
 			ActorID: l.Actor.ID.String(), Path: l.Actor.Path, Name: l.Actor.Name, Role: string(l.Actor.Role), Life: l.Life,
 			Token: l.Token, Session: l.Handle, Order: orderOf(l.Order),
 		})
 	}
 	for _, s := range next.Stop {
-		out.Stop = append(out.Stop, stop{s.Actor.ID.String(), s.Actor.Path, s.Reason, string(s.Status)})
+		out.Stop = append(out.Stop, Stop{s.Actor.ID.String(), s.Actor.Path, s.Reason, string(s.Status)})
 	}
 	return out, nil
 }
 
-type launchedArgs struct {
+// Launched names an actor that was ordered.
+type Launched struct {
 	Run     string `json:"run" doc:"its name" min:"1" max:"64"`
 	ActorID string `json:"actor_id" doc:"from the order"`
 }
 
 type launchStartedArgs struct {
-	launchedArgs
+	Launched
 	PID  int    `json:"pid" doc:"of the process, which leads a group of its own" min:"2" max:"4194304"`
 	Logs string `json:"logs,omitempty" doc:"directory of what it writes, on the launcher's machine" max:"4096"`
 }
@@ -279,10 +283,10 @@ func (o *operator) launchStarted(ctx context.Context, se *dispatch.Session, a la
 	return noted{true}, o.state.LaunchStarted(ctx, se, a.Run, id, a.PID, a.Logs)
 }
 
-// launchExitedArgs have no limits for texts that can be cut, because a refused
+// A LaunchExit is the report of how an actor ended. It has no limits for texts that can be cut, because a refused
 // exit would leave its actor unfinished for ever.
-type launchExitedArgs struct {
-	launchedArgs
+type LaunchExit struct {
+	Launched
 	Status   string   `json:"status" doc:"how it ended" enum:"succeeded|failed|timed_out|cancelled|spawn_failed|lost"`
 	ExitCode *int     `json:"exit_code,omitempty" doc:"if it exited by itself"`
 	Signal   string   `json:"signal,omitempty" doc:"that ended it"`
@@ -292,7 +296,7 @@ type launchExitedArgs struct {
 	Worktree string   `json:"worktree,omitempty" doc:"where its worktree is kept"`
 }
 
-func (o *operator) launchExited(ctx context.Context, se *dispatch.Session, a launchExitedArgs) (outcome, error) {
+func (o *operator) launchExited(ctx context.Context, se *dispatch.Session, a LaunchExit) (outcome, error) {
 	id, err := parseID("actor_id", a.ActorID)
 	if err != nil {
 		return outcome{}, err

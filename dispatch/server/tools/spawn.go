@@ -19,13 +19,13 @@ type spawnArgs struct {
 	Directory string            `json:"directory,omitempty" doc:"relative to yours" min:"1" max:"4096"`
 	Env       map[string]string `json:"env,omitempty" doc:"more environment variables"`
 	Timeout   *seconds          `json:"timeout_secs,omitempty" doc:"then it is stopped as timed_out; default: the manifest's" min:"1" max:"2592000"`
-	placement
+	Placement
 }
 
 func (a spawnArgs) spawn(role dispatch.Role) dispatch.Spawn {
 	sp := dispatch.Spawn{
 		Role: role, Name: a.Name, Prompt: a.Prompt, Agent: a.Agent, Model: a.Model, Directory: a.Directory,
-		Env: a.Env, Placement: a.placement.of(),
+		Env: a.Env, Placement: a.Placement.of(),
 	}
 	if a.Timeout != nil {
 		sp.Timeout = a.Timeout.duration()
