@@ -56,6 +56,57 @@ func TestAFileOfTheStateIsAnotherUsers(t *testing.T) {
 	}
 }
 
+// The doctor names each file that keeps a user's daemon from starting because it is
+// another user's, and not only those of the store.
+func TestTheDoctorNamesEveryFileThatKeepsADaemonFromStarting(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can make files of another user")
+	}
+	const nobody = 65534
+	dir := shortDir(t)
+	binary := leaseholdIn(t, dir)
+	if err := errors.Join(os.Chown(dir, nobody, nobody), os.Mkdir(filepath.Join(dir, "r"), 0o700), os.Chown(filepath.Join(dir, "r"), nobody, nobody)); err != nil {
+		t.Fatal(err)
+	}
+	call := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), binary, args...)
+		cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := call("version"); err != nil {
+		t.Skipf("another user cannot run %s: %v %s", binary, err, out)
+	}
+	for _, args := range [][]string{{"actor", "add", "--run", "r", "--name", "lead", "--role", "root"}, {"stop"}, {"doctor"}} {
+		if out, err := call(args...); err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+	}
+	for _, c := range []struct{ file, do string }{
+		{"s/leasehold/daemon.log", `sudo chown -R "$(id -un)" '` + dir + `/s/leasehold'`},
+		{"s/leasehold/daemon.start", `sudo chown -R "$(id -un)" '` + dir + `/s/leasehold'`},
+		// Its directory may be everybody's, as /tmp.
+		{"r/leasehold/leasehold.sock.lock", `sudo chown "$(id -un)" '` + dir + `/r/leasehold/leasehold.sock.lock'`},
+	} {
+		file := filepath.Join(dir, c.file)
+		if err := errors.Join(os.Chmod(file, 0o600), os.Chown(file, 0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := call("call", "run_lease_acquire", "key=x"); err == nil || !strings.Contains(out, file+": permission denied") {
+			t.Errorf("%s: a call: %v: %s", file, err, out)
+		}
+		if out, err := call("doctor"); err == nil || !strings.Contains(out, file+" cannot be read and written: permission denied") ||
+			!strings.Contains(out, "do: "+c.do) {
+			t.Errorf("%s: the doctor: %v: %s", file, err, out)
+		}
+		if err := os.Chown(file, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A command that sudo runs leaves nothing of root's in the home of the user who called it:
 // neither a state, nor a record of setup. That user could not use them.
 func TestSudoLeavesTheHomeToItsUser(t *testing.T) {

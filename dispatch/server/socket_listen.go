@@ -40,7 +40,7 @@ func ListenSocket(path string) (*SocketListener, error) {
 	if err := checkPrivate(dir); err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
-	lock, err := lockFile(path + ".lock")
+	lock, err := lockFile(SocketLock(path))
 	if err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
@@ -110,6 +110,9 @@ func openAbove(path string) string {
 	}
 	return ""
 }
+
+// SocketLock is the file that whoever listens at a path has locked.
+func SocketLock(path string) string { return path + ".lock" }
 
 // lockFile takes a lock that is released by Close or by the end of the process.
 func lockFile(path string) (*os.File, error) {
@@ -225,7 +228,7 @@ func (l *SocketListener) ownsPathLocked() bool {
 	if err != nil {
 		return false
 	}
-	there, err := os.Stat(l.path + ".lock")
+	there, err := os.Stat(SocketLock(l.path))
 	return err == nil && os.SameFile(mine, there)
 }
 

@@ -107,6 +107,12 @@ func noDaemon(socket string, err error) finding {
 				"name a place of yours with --socket, LEASEHOLD_SOCKET or XDG_RUNTIME_DIR, or make yourself its owner",
 			}
 		}
+		if file, err := denied(server.SocketLock(socket)); err != nil {
+			return finding{
+				"socket", fault, fmt.Sprintf("no daemon listens at %s, and none can: %s cannot be read and written: %v", socket, file, err),
+				"sudo chown " + toOwner(file),
+			}
+		}
 		return finding{Check: "socket", Level: note, What: fmt.Sprintf("no daemon listens at %s; leasehold mcp starts one when a client does", socket)}
 	}
 	f := faultOf("socket", err)
@@ -152,10 +158,14 @@ func examinePlace(inDatabase bool) []finding {
 		wrong(fmt.Sprintf("%s cannot be written: %v", at, err), do+", or set XDG_STATE_HOME to a directory of yours")
 		return found
 	}
-	if file, err := foreign(files); at == files && err != nil {
+	file, err := denied(place.Log(dir), place.StartLock(dir))
+	if err == nil && at == files {
+		file, err = foreign(files)
+	}
+	if err != nil {
 		do := cmp.Or(exit.SystemHint(err), "check the disk")
 		if errors.Is(err, fs.ErrPermission) {
-			do = "sudo chown -R \"$(id -un)\" '" + dir + "', as after a daemon that was started with sudo"
+			do = "sudo chown -R " + toOwner(dir)
 		}
 		wrong(fmt.Sprintf("%s cannot be read and written: %v", file, err), do)
 		return found
@@ -204,14 +214,28 @@ func foreign(dir string) (string, error) {
 	if err != nil {
 		return dir, err
 	}
-	for _, entry := range list {
-		file := filepath.Join(dir, entry.Name())
+	files := make([]string, len(list))
+	for i, entry := range list {
+		files[i] = filepath.Join(dir, entry.Name())
+	}
+	return denied(files...)
+}
+
+// denied returns the first of some files that is there and that this user may not read
+// and write, and why.
+func denied(files ...string) (string, error) {
+	for _, file := range files {
 		// A daemon that runs removes files.
 		if err := unix.Access(file, unix.R_OK|unix.W_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return file, err
 		}
 	}
 	return "", nil
+}
+
+// toOwner is the end of a command that gives this user a file of another user.
+func toOwner(path string) string {
+	return "\"$(id -un)\" '" + path + "', as after a daemon that was started with sudo"
 }
 
 // nearest returns path, or the nearest directory above it that this user sees.
