@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,22 +27,7 @@ var (
 // memory does not grow with what is over.
 func TestManyHTTPClients(t *testing.T) {
 	newDir(t)
-	cmd := testProgram(t, "serve", "--http", "127.0.0.1:0")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = t.Output()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	url := regexp.MustCompile(`http://[^/]+`).FindString(line)
-	if err != nil || url == "" {
-		t.Fatalf("the daemon says %q: %v", line, err)
-	}
-
+	url := serveHTTP(t).url
 	const perActor = 200 // an actor has 256 sessions over HTTP
 	tokens := actorsOfRun(t, (*apiClientCount+perActor-1)/perActor)
 	var reader struct{ Token string }

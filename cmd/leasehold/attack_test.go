@@ -238,8 +238,8 @@ func (r *raw) next() ([]byte, error) {
 	}
 }
 
-// pipeline sends n calls, so many at a time, and gives the answers to see.
-func (r *raw) pipeline(n, window int, call func(i int) []byte, see func(answer []byte)) {
+// pipeline makes n calls, so many at a time, of which none may be refused.
+func (r *raw) pipeline(n, window int, call func(i int) []byte) {
 	slots := make(chan struct{}, window)
 	go func() {
 		bw := bufio.NewWriterSize(r.nc, 64<<10)
@@ -259,11 +259,8 @@ func (r *raw) pipeline(n, window int, call func(i int) []byte, see func(answer [
 		if err != nil {
 			panic(err)
 		}
-		if see == nil && bytes.Contains(answer, []byte(`"isError":true`)) {
+		if bytes.Contains(answer, []byte(`"isError":true`)) {
 			panic("an attack cannot be prepared: " + string(answer))
-		}
-		if see != nil {
-			see(answer)
 		}
 		<-slots
 	}
@@ -282,7 +279,7 @@ func parallel(n int, do func(i int)) {
 func (r *raw) lease(tool, key, prefix string, n int, ttl func() float64) {
 	r.pipeline(n, 64, func(i int) []byte {
 		return callLine(i, tool, fmt.Sprintf(`{%q:"%s/%d","ttl_secs":%.3f}`, key, prefix, i, ttl()))
-	}, nil)
+	})
 }
 
 func hour() float64 { return 3600 }
@@ -291,7 +288,7 @@ func hour() float64 { return 3600 }
 func (r *raw) enqueue(n int, queue func(i int) string) {
 	r.pipeline(n, 128, func(i int) []byte {
 		return callLine(i, "task_enqueue", fmt.Sprintf(`{"queue":%q,"payload":{"n":%d}}`, queue(i), i))
-	}, nil)
+	})
 }
 
 // fill fills a store: 60 MiB in values of size bytes.
@@ -299,7 +296,7 @@ func (r *raw) fill(size int) {
 	value := strings.Repeat("x", size)
 	r.pipeline(min(9000, 60<<20/(size+100)), 16, func(i int) []byte {
 		return callLine(i, "kv_set", fmt.Sprintf(`{"path":"/shared/%06d","value":%q}`, i, value))
-	}, nil)
+	})
 }
 
 // callers call a tool on n connections of m actors, as fast as they are answered.
@@ -307,17 +304,22 @@ func (a *attacker) callers(n, m int, call func(i int) (tool, arguments string)) 
 	for i := range n {
 		c := a.join(fmt.Sprintf("caller%d", i%m))
 		tool, arguments := call(i)
-		stop := c.whileIn(a.ctx)
-		a.all.Go(func() {
-			defer stop()
-			for a.ctx.Err() == nil {
-				if _, err := c.call(tool, arguments); err != nil && a.ctx.Err() == nil {
-					a.note(err)
-					return
-				}
-			}
-		})
+		a.repeat(c, tool, arguments)
 	}
+}
+
+// repeat calls a tool on a connection until the round ends.
+func (a *attacker) repeat(c *raw, tool, arguments string) {
+	stop := c.whileIn(a.ctx)
+	a.all.Go(func() {
+		defer stop()
+		for a.ctx.Err() == nil {
+			if _, err := c.call(tool, arguments); err != nil && a.ctx.Err() == nil {
+				a.note(err)
+				return
+			}
+		}
+	})
 }
 
 // waiting makes 16 000 calls that wait, on 64 connections of 8 actors.
@@ -411,7 +413,7 @@ func leaseOf(answer []byte) string {
 
 var attacks = []attack{
 	{name: "half-open HTTP requests", run: func(a *attacker) {
-		host := strings.TrimSuffix(strings.TrimPrefix(a.web, "http://"), "/mcp")
+		host := strings.TrimPrefix(a.web, "http://")
 		var open [4][100]net.Conn
 		next := [4]int{}
 		a.each(4, func(i int) error {
@@ -503,16 +505,7 @@ var attacks = []attack{
 			case 2:
 				tool, arguments = "actor_list", `{"limit":200}`
 			}
-			stop := c.whileIn(a.ctx)
-			a.all.Go(func() {
-				defer stop()
-				for a.ctx.Err() == nil {
-					if _, err := c.call(tool, arguments); err != nil && a.ctx.Err() == nil {
-						a.note(err)
-						return
-					}
-				}
-			})
+			a.repeat(c, tool, arguments)
 		}
 	}},
 	{name: "expiry of 100 000 leases", again: true, once: true, prepare: func(a *attacker) {
@@ -547,7 +540,7 @@ var attacks = []attack{
 		kept = []*raw{a.join("hoarder")}
 		kept[0].pipeline(300, 4, func(i int) []byte {
 			return callLine(i, "task_claim", fmt.Sprintf(`{"queues":["work%d"],"ttl_secs":3600,"wait_secs":0,"count":100}`, a.round))
-		}, nil)
+		})
 	}, run: func(a *attacker) {
 		kept[0].nc.Close()
 		a.until("operator_queue_stats", fmt.Sprintf(`{"run":%q,"queue":"work%d"}`, a.prey, a.round), `"in_progress":0`)
@@ -633,23 +626,13 @@ var attacks = []attack{
 		a.waiting(context.Background(), "kv_wait", `{"path":"/shared/hot","min_version":1000000000,"wait_secs":50}`)
 		time.Sleep(2 * time.Second)
 	}, run: func(a *attacker) {
-		setter := a.join("setter")
-		stop := setter.whileIn(a.ctx)
-		a.all.Go(func() {
-			defer stop()
-			for a.ctx.Err() == nil {
-				if _, err := setter.call("kv_set", `{"path":"/shared/hot","value":1}`); err != nil && a.ctx.Err() == nil {
-					a.note(err)
-					return
-				}
-			}
-		})
+		a.repeat(a.join("setter"), "kv_set", `{"path":"/shared/hot","value":1}`)
 	}},
 	{name: "directories over 50 000 leases", prepare: func(a *attacker) {
 		kept = a.horde(5, func(i int, r *raw) {
 			r.pipeline(10_000, 64, func(n int) []byte {
 				return callLine(n, "run_lease_acquire", fmt.Sprintf(`{"key":"file:src/h%d/%d","ttl_secs":3600,"mode":"shared"}`, i, n))
-			}, nil)
+			})
 		})
 	}, run: func(a *attacker) {
 		a.callers(attackers, 4, func(i int) (string, string) {
@@ -683,7 +666,7 @@ var attacks = []attack{
 		kept = a.horde(100, func(i int, r *raw) {
 			r.pipeline(each, 64, func(n int) []byte {
 				return callLine(n, "run_lease_acquire", fmt.Sprintf(`{"key":"link%d","as":"s%d","ttl_secs":3600}`, i*each+n, n))
-			}, nil)
+			})
 		})
 		parallel(len(kept), func(i int) {
 			for n := range each {
@@ -745,16 +728,7 @@ var attacks = []attack{
 			_, _, err := a.web1(a.ctx, client, "POST", "/api/v1/tasks/next", `{"queues":["polled"],"ttl_secs":60,"wait_secs":50}`, "Leasehold-Session", opened.Session)
 			return err
 		})
-		producer := a.join("producer")
-		stop := producer.whileIn(a.ctx)
-		a.all.Go(func() {
-			defer stop()
-			for a.ctx.Err() == nil {
-				if _, err := producer.call("task_enqueue", `{"queue":"polled","payload":1}`); err != nil {
-					return
-				}
-			}
-		})
+		a.repeat(a.join("producer"), "task_enqueue", `{"queue":"polled","payload":1}`)
 	}},
 	{name: "claims from empty queues", run: func(a *attacker) {
 		names := make([]string, 16)
@@ -799,14 +773,14 @@ func (a *attacker) mcp(client *http.Client, method, session, body string) (http.
 
 // web1 makes one request.
 func (a *attacker) web1(ctx context.Context, client *http.Client, method, path, body string, headers ...string) (http.Header, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.web, "/mcp")+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, a.web+path, strings.NewReader(body))
 	if err != nil {
 		return nil, nil, err
 	}
 	if webToken != "" {
 		req.Header.Set("Authorization", "Bearer "+webToken)
 	}
-	req.Header.Set("Origin", strings.TrimSuffix(a.web, "/mcp"))
+	req.Header.Set("Origin", a.web)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	for i := 0; i+1 < len(headers); i += 2 {

@@ -108,29 +108,9 @@ type attackProgram struct {
 
 func newBystander(t *testing.T, name string) *bystander {
 	newDir(t)
-	log, err := os.Create(inDir(t, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	cmd := testProgram(t, "serve", "--http", "127.0.0.1:0")
-	cmd.Stderr = log
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	said, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		text, _ := os.ReadFile(inDir(t, "log"))
-		t.Fatalf("%v %s", err, text)
-	}
-	_, web, _ := strings.Cut(strings.TrimSpace(said), " and ")
-
-	b := &bystander{t: t, daemon: cmd.Process.Pid, took: 0.5, spent: 0.5}
+	d := serveHTTP(t)
+	b := &bystander{t: t, daemon: d.cmd.Process.Pid, took: 0.5, spent: 0.5}
+	var err error
 	if b.nc, err = net.Dial("unix", inDir(t, "s")); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +118,7 @@ func newBystander(t *testing.T, name string) *bystander {
 	if b.br, _, err = server.Greet(b.nc, server.Hello{Run: "calm", Name: "bystander"}); err != nil {
 		t.Fatal(err)
 	}
-	b.attackers, b.other = startAttacker(t, name, web), startAttacker(t, "nobody", web)
+	b.attackers, b.other = startAttacker(t, name, d.url), startAttacker(t, "nobody", d.url)
 	return b
 }
 

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -201,41 +197,12 @@ func TestNoServerIsReadyWithoutTheDatabase(t *testing.T) {
 type member struct {
 	*measured
 	socket string
-	cmd    *exec.Cmd
 }
 
 func startMember(t *testing.T, name, secret string) *member {
 	t.Helper()
-	m := &member{measured: &measured{T: t}, socket: inDir(t, name+".s")}
-	m.cmd = testProgram(t, "serve", "--single-node", "--listen", "127.0.0.1:0", "--cluster-secret", secret, "--state", inDir(t, name),
-		"--socket", m.socket, "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--log-format", "json")
-	out, err := m.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.kill)
-	lines := bufio.NewScanner(out)
-	for m.url == "" && lines.Scan() {
-		var line struct{ Message, Address, HTTP string }
-		_ = json.Unmarshal(lines.Bytes(), &line)
-		if line.Address != "" && strings.Contains(line.Message, "metrics") {
-			m.scraped = "http://" + line.Address + "/metrics"
-		}
-		m.url = regexp.MustCompile(`http://[^/]+`).FindString(line.HTTP)
-	}
-	go func() { _, _ = io.Copy(t.Output(), out) }()
-	if m.url == "" || m.scraped == "" {
-		t.Fatalf("%s serves %q and %q", name, m.url, m.scraped)
-	}
-	return m
-}
-
-func (m *member) kill() {
-	_ = m.cmd.Process.Kill()
-	_ = m.cmd.Wait()
+	socket := inDir(t, name+".s")
+	return &member{serveMeasured(t, "--single-node", "--listen", "127.0.0.1:0", "--cluster-secret", secret, "--state", inDir(t, name), "--socket", socket), socket}
 }
 
 // value is that of a series now; 0: there is none, as of what others lead.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"strings"
 	"testing"
 	"time"
@@ -15,18 +14,7 @@ func TestAServerWithoutItsDatabaseSaysWhy(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.Start(t)
 	newDir(t, "LEASEHOLD_POSTGRES="+database.DSN())
-	serve := testProgram(t, "serve", "--single-node")
-	out, err := serve.StdoutPipe()
-	if err == nil {
-		err = serve.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { serve.Process.Kill(); serve.Wait() })
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // it listens
-		t.Fatal(err)
-	}
+	startDaemon(t, "--single-node")
 	await := func(what string, is func(out string, err error) bool) {
 		t.Helper()
 		for deadline := time.Now().Add(patience); ; {

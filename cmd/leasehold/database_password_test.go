@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"os"
 	"strings"
 	"testing"
@@ -46,18 +45,7 @@ func TestAServerReadsItsPasswordAgain(t *testing.T) {
 		}
 	}
 	write("first")
-	serve := testProgram(t, "serve", "--single-node", "--postgres-file", dsn)
-	out, err := serve.StdoutPipe()
-	if err == nil {
-		err = serve.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { serve.Process.Kill(); serve.Wait() })
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // it listens
-		t.Fatal(err)
-	}
+	startDaemon(t, "--single-node", "--postgres-file", dsn)
 	await := func(password string) {
 		t.Helper()
 		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {

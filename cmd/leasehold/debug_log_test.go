@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	programs "github.com/leasehold/leasehold/client"
 )
@@ -16,10 +15,10 @@ import (
 func TestGrantsAndLossesAreInTheDebugLog(t *testing.T) {
 	t.Parallel()
 	d := startMeasured(t, "--log-level", "debug")
-	token := d.actor("load", "root", "root")
-	one, two := d.program(token), d.program(d.actor("load", "w", "worker"))
+	token := newActor(t, "load", "root", "root")
+	one, two := d.open(t, token), d.open(t, newActor(t, "load", "w", "worker"))
 
-	held := take(t, one, "held", time.Minute)
+	held := take(t, one, "held")
 	waited := make(chan *programs.Lease, 1)
 	go func() {
 		l, err := two.Acquire(t.Context(), "held", programs.LeaseOptions{})
@@ -28,13 +27,13 @@ func TestGrantsAndLossesAreInTheDebugLog(t *testing.T) {
 		}
 		waited <- l
 	}()
-	d.until("leasehold_lease_waiters", labels{"scope": "run"}, 1)
+	d.until("leasehold_lease_waiters", labels{"scope": "run"})
 	if err := held.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	second := <-waited
 	var revoked any
-	d.operate("operator_lease_revoke", map[string]any{"run": "load", "key": "held", "scope": "run", "reason": "needed"}, &revoked)
+	asOperator(t, "operator_lease_revoke", map[string]any{"run": "load", "key": "held", "scope": "run", "reason": "needed"}, &revoked)
 	<-second.Context().Done()
 
 	var lost struct {

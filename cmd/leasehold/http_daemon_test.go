@@ -145,16 +145,19 @@ func TestIdempotencyKeysOutlastTheDaemon(t *testing.T) {
 // actorsOfRun makes workers of a run, and gives their tokens.
 func actorsOfRun(t *testing.T, n int) (tokens []string) {
 	t.Helper()
-	for i := range n + 1 {
-		in := map[string]any{"run": "load", "name": fmt.Sprint("w", i), "role": "worker"}
-		if i == 0 {
-			in["name"], in["role"] = "root", "root"
-		}
-		var made struct{ Token string }
-		asOperator(t, "operator_actor_add", in, &made)
-		tokens = append(tokens, made.Token)
+	newActor(t, "load", "root", "root")
+	for i := range n {
+		tokens = append(tokens, newActor(t, "load", fmt.Sprint("w", i), "worker"))
 	}
-	return tokens[1:]
+	return tokens
+}
+
+// newActor makes an actor, and gives its token.
+func newActor(t *testing.T, run, name, role string) string {
+	t.Helper()
+	var made struct{ Token string }
+	asOperator(t, "operator_actor_add", map[string]any{"run": run, "name": name, "role": role}, &made)
+	return made.Token
 }
 
 // asOperator calls a tool over the socket.

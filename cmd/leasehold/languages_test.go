@@ -83,7 +83,7 @@ func TestClientsInOtherLanguages(t *testing.T) {
 				t.Skip(language + " is not here")
 			}
 			run := language + "-run"
-			one, two := d.actor(run, "root", "root"), d.actor(run, "w", "worker")
+			one, two := newActor(t, run, "root", "root"), newActor(t, run, "w", "worker")
 			dir, err := filepath.Abs(filepath.Join("..", "..", "client"))
 			if err != nil {
 				t.Fatal(err)

@@ -172,9 +172,9 @@ func target(t testing.TB) place.Target {
 }
 
 // startDaemon starts a daemon by hand, and returns it once it listens.
-func startDaemon(t *testing.T) *exec.Cmd {
+func startDaemon(t *testing.T, flags ...string) *exec.Cmd {
 	t.Helper()
-	cmd := testProgram(t, "serve")
+	cmd := testProgram(t, append([]string{"serve"}, flags...)...)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func TestAlertsAndDashboardNameMetricsThatExist(t *testing.T) {
 	}
 
 	d := startMeasured(t)
-	c := d.program(d.actor("load", "root", "root"))
+	c := d.open(t, newActor(t, "load", "root", "root"))
 	if _, err := c.Enqueue(t.Context(), client.NewTask{Queue: "q", Payload: 1}); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -20,9 +19,7 @@ import (
 	prometheus "github.com/prometheus/common/model"
 
 	programs "github.com/leasehold/leasehold/client"
-	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/metrics"
-	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 // What is scraped from a daemon is what was done there, and no more series come with
@@ -30,11 +27,11 @@ import (
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	d := startMeasured(t)
-	token := d.actor("load", "root", "root")
-	one, two := d.program(token), d.program(d.actor("load", "w", "worker"))
+	token := newActor(t, "load", "root", "root")
+	one, two := d.open(t, token), d.open(t, newActor(t, "load", "w", "worker"))
 	before := d.scrape()
 
-	held := take(t, one, "held", time.Minute)
+	held := take(t, one, "held")
 	waited := make(chan *programs.Lease)
 	go func() {
 		l, err := two.Acquire(t.Context(), "held", programs.LeaseOptions{})
@@ -43,7 +40,7 @@ func TestMetrics(t *testing.T) {
 		}
 		waited <- l
 	}()
-	d.until("leasehold_lease_waiters", labels{"scope": "run"}, 1)
+	d.until("leasehold_lease_waiters", labels{"scope": "run"})
 	if err := held.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +58,7 @@ func TestMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.until("leasehold_lease_ends_total", labels{"scope": "run", "cause": "expired"}, 1)
+	d.until("leasehold_lease_ends_total", labels{"scope": "run", "cause": "expired"})
 	if err := two.Do(t.Context(), http.MethodPost, "/leases", map[string]any{"key": "other"}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +119,7 @@ func TestMetrics(t *testing.T) {
 	if err := one.Do(t.Context(), http.MethodPost, "/leases/"+lapsed.LeaseID+"/renew", map[string]any{"ttl_secs": 60}, nil); err != nil {
 		t.Fatal(err)
 	}
-	first, other := take(t, one, "first", time.Minute), take(t, two, "second", time.Minute)
+	first, other := take(t, one, "first"), take(t, two, "second")
 	ctx, giveUp := context.WithCancel(t.Context())
 	go func() {
 		_, err := one.Acquire(ctx, "second", programs.LeaseOptions{})
@@ -131,7 +128,7 @@ func TestMetrics(t *testing.T) {
 		}
 		waited <- nil
 	}()
-	d.until("leasehold_lease_waiters", run, 1)
+	d.until("leasehold_lease_waiters", run)
 	if err := two.Do(t.Context(), http.MethodPost, "/leases", map[string]any{"key": "first", "wait_secs": 20}, nil); programs.CodeOf(err) != "DEADLOCK" {
 		t.Fatal(err)
 	}
@@ -148,8 +145,8 @@ func TestMetrics(t *testing.T) {
 	}
 
 	for i := range 250 {
-		worker := d.program(d.actor(fmt.Sprint("run-", i), "root", "root"))
-		take(t, worker, fmt.Sprint("key ", i), time.Minute)
+		worker := d.open(t, newActor(t, fmt.Sprint("run-", i), "root", "root"))
+		take(t, worker, fmt.Sprint("key ", i))
 		for n := range 4 {
 			if _, err := worker.Enqueue(t.Context(), programs.NewTask{Queue: fmt.Sprintf("q-%d-%d", i, n), Payload: 1}); err != nil {
 				t.Fatal(err)
@@ -184,14 +181,21 @@ type labels map[string]string
 // A measured is a daemon that is scraped.
 type measured struct {
 	*testing.T
-	url, scraped string
-	operator     *client.Client
-	log          chan string // its lines; those that nobody reads are dropped
+	served
+	scraped string
+	log     chan string // its lines; those that nobody reads are dropped
 }
 
+// startMeasured starts one in a directory of its own, and serveMeasured in that of the
+// test.
 func startMeasured(t *testing.T, flags ...string) *measured {
 	t.Helper()
 	newDir(t)
+	return serveMeasured(t, flags...)
+}
+
+func serveMeasured(t *testing.T, flags ...string) *measured {
+	t.Helper()
 	cmd := testProgram(t, append([]string{"serve", "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--log-format", "json"}, flags...)...)
 	out, err := cmd.StderrPipe()
 	if err != nil {
@@ -200,12 +204,12 @@ func startMeasured(t *testing.T, flags ...string) *measured {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	d := &measured{T: t, log: make(chan string, 1000)}
+	d := &measured{T: t, served: served{cmd: cmd}, log: make(chan string, 1000)}
 	lines := bufio.NewScanner(out)
 	for d.url == "" && lines.Scan() {
 		var line struct{ Message, Address, HTTP string }
 		_ = json.Unmarshal(lines.Bytes(), &line)
-		if line.Address != "" {
+		if line.Address != "" && strings.Contains(line.Message, "metrics") {
 			d.scraped = "http://" + line.Address + "/metrics"
 		}
 		d.url = regexp.MustCompile(`http://[^/]+`).FindString(line.HTTP)
@@ -225,49 +229,12 @@ func startMeasured(t *testing.T, flags ...string) *measured {
 	if d.url == "" || d.scraped == "" {
 		t.Fatalf("the daemon serves %q and %q", d.url, d.scraped)
 	}
-	nc, err := net.Dial("unix", inDir(t, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.operator, err = client.Connect(t.Context(), nc, server.Hello{Operator: true}, "test", ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.operator.Close() })
 	return d
 }
 
-// actor makes an actor, and gives its token.
-func (d *measured) actor(run, name, role string) string {
-	d.Helper()
-	var made struct{ Token string }
-	d.operate("operator_actor_add", map[string]any{"run": run, "name": name, "role": role}, &made)
-	return made.Token
-}
-
-func (d *measured) operate(tool string, in, out any) {
-	d.Helper()
-	answer, err := d.operator.Call(d.Context(), tool, in)
-	if err != nil {
-		d.Fatal(err)
-	}
-	if err := json.Unmarshal(answer.Object, out); err != nil {
-		d.Fatal(err)
-	}
-}
-
-func (d *measured) program(token string) *programs.Client {
-	d.Helper()
-	c, err := programs.Open(d.Context(), programs.Options{Servers: []string{d.url}, Token: token})
-	if err != nil {
-		d.Fatal(err)
-	}
-	d.Cleanup(func() { c.Close() })
-	return c
-}
-
-func take(t *testing.T, c *programs.Client, key string, ttl time.Duration) *programs.Lease {
+func take(t *testing.T, c *programs.Client, key string) *programs.Lease {
 	t.Helper()
-	l, err := c.TryAcquire(t.Context(), key, programs.LeaseOptions{TTL: ttl})
+	l, err := c.TryAcquire(t.Context(), key, programs.LeaseOptions{TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,15 +329,15 @@ func (d *measured) equal(families map[string]*dto.MetricFamily, name string, of 
 	}
 }
 
-// until scrapes until a series has a value.
-func (d *measured) until(name string, of labels, want float64) {
+// until scrapes until a series is 1.
+func (d *measured) until(name string, of labels) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
 	defer cancel()
-	for d.value(d.scrape(), name, of) != want {
+	for d.value(d.scrape(), name, of) != 1 {
 		select {
 		case <-ctx.Done():
-			d.Fatalf("%s%v does not become %v", name, of, want)
+			d.Fatalf("%s%v does not become 1", name, of)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -380,7 +347,7 @@ func (d *measured) until(name string, of labels, want float64) {
 func (d *measured) refuses(token string) {
 	d.Helper()
 	var reader struct{ Token string }
-	d.operate("operator_token_issue", map[string]any{"name": "prometheus", "role": "reader"}, &reader)
+	asOperator(d.T, "operator_token_issue", map[string]any{"name": "prometheus", "role": "reader"}, &reader)
 	for token, want := range map[string]int{"": http.StatusUnauthorized, token: http.StatusForbidden, reader.Token: http.StatusOK} {
 		status, body := d.get(d.url+"/metrics", token)
 		body.Close()
