@@ -286,7 +286,7 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 	unknown := func() { // it is not known what the call has taken
 		key, _ := args["key"].(string)
 		if tool == "task_claim" || key != "" {
-			c.w.history.giveUp(givenUp{c.name, key, made.sent, made.got})
+			note(&c.w.history, &c.w.history.givenUp, givenUp{c.name, key, made.sent, made.got})
 		}
 	}
 	for {
@@ -312,7 +312,7 @@ func (c *client) call(tool string, args map[string]any, giveUp time.Duration, br
 			c.mu.Unlock()
 			late := made.got - asked - time.Duration(wait*float64(time.Second))
 			if c.w.awaits && late > c.w.inLine {
-				c.w.history.lateness(gap{asked, made.got})
+				note(&c.w.history, &c.w.history.late, gap{asked, made.got})
 			}
 			if made.steady && late > c.w.heldUp && !c.w.slept(asked) {
 				c.w.fault("%s waited %v for the answer to %s with wait_secs %v", c.name, made.got-asked, tool, wait)
@@ -464,7 +464,7 @@ func (c *client) acquire(key, as string, ttl, wait time.Duration, keep bool, giv
 	if err != nil || got.IsError {
 		c.w.note("%s acquires %s, waits %v: %v %s", party, key, wait, err, got.Code)
 		if got.Code == "WAIT_TIMEOUT" || got.Code == "LEASE_HELD" {
-			c.w.history.leave(place{key, party, got.got})
+			note(&c.w.history, &c.w.history.places, place{key, party, got.got})
 		}
 		if err == nil && !slices.Contains([]string{"LEASE_HELD", "WAIT_TIMEOUT", "DEADLOCK", "LIMIT"}, got.Code) {
 			c.w.fault("%s: acquire of %s: %s", c.name, key, got.StructuredContent)
@@ -492,7 +492,7 @@ func (c *client) acquire(key, as string, ttl, wait time.Duration, keep bool, giv
 	}
 	c.w.history.grant(g)
 	if wait > 0 && !lent.Reentrant {
-		c.w.history.wait(wait_(key, party, g, got.steady))
+		note(&c.w.history, &c.w.history.waits, wait_(key, party, g, got.steady))
 	}
 	if known := c.grants[g.token]; known != nil { // until is the later one
 		known.until = max(known.until, g.until)
@@ -539,7 +539,7 @@ func (c *client) release(giveUp time.Duration) bool {
 	var answer struct{ Released bool }
 	got.into(&answer)
 	c.w.note("%s releases %s with token %d: %v %s", c.name, l.key, l.token, answer.Released, got.Code)
-	c.w.history.ask(asked{"release", l.key, l.token, answer.Released, got.sent, got.got})
+	note(&c.w.history, &c.w.history.asked, asked{"release", l.key, l.token, answer.Released, got.sent, got.got})
 	return true
 }
 
@@ -564,7 +564,7 @@ func (c *client) renew() {
 		c.grants[g.token] = &g
 		return
 	}
-	c.w.history.ask(asked{"renew", l.key, l.token, !got.IsError, got.sent, got.got})
+	note(&c.w.history, &c.w.history.asked, asked{"renew", l.key, l.token, !got.IsError, got.sent, got.got})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !got.IsError {
@@ -661,7 +661,7 @@ func (c *client) gated() {
 	}
 	c.wrote(got, err)
 	if err == nil && got.session == g.session {
-		c.w.history.ask(asked{"write", g.key, g.token, !got.IsError, got.sent, got.got})
+		note(&c.w.history, &c.w.history.asked, asked{"write", g.key, g.token, !got.IsError, got.sent, got.got})
 	}
 }
 
@@ -820,7 +820,7 @@ func (c *client) finish(tool string) bool {
 		return true
 	}
 	c.w.note("%s calls %s of %s with token %d: %s", c.name, tool, g.key, g.token, got.Code)
-	c.w.history.ask(asked{kind, g.key, g.token, !got.IsError, got.sent, got.got})
+	note(&c.w.history, &c.w.history.asked, asked{kind, g.key, g.token, !got.IsError, got.sent, got.got})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

@@ -423,34 +423,11 @@ func (h *history) grant(g *grant) {
 	h.grants[g.key] = append(h.grants[g.key], g)
 }
 
-func (h *history) lateness(g gap) {
+// note adds to a list of the history.
+func note[T any](h *history, list *[]T, v T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.late = append(h.late, g)
-}
-
-func (h *history) ask(a asked) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.asked = append(h.asked, a)
-}
-
-func (h *history) wait(a wait) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.waits = append(h.waits, a)
-}
-
-func (h *history) giveUp(g givenUp) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.givenUp = append(h.givenUp, g)
-}
-
-func (h *history) leave(p place) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.places = append(h.places, p)
+	*list = append(*list, v)
 }
 
 func (h *history) make(payload string) *made {
