@@ -267,7 +267,6 @@ type submission struct {
 // submitted is the answer to a submission.
 type submitted struct {
 	TaskID  string `json:"task_id"`
-	State   string
 	Refusal json.RawMessage
 }
 

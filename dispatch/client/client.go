@@ -27,7 +27,6 @@ import (
 // A Client is one session with a daemon.
 type Client struct {
 	server.Welcome
-	nc  net.Conn
 	mcp *mcpclient.Client
 }
 
@@ -63,7 +62,7 @@ func connect(ctx context.Context, nc net.Conn, hello server.Hello, info mcp.Impl
 	if _, err := m.Initialize(ctx, handshake); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	return &Client{Welcome: welcome, nc: nc, mcp: m}, nil
+	return &Client{Welcome: welcome, mcp: m}, nil
 }
 
 // untilEnd reports every read error as io.EOF. The caller learns of the error

@@ -21,7 +21,6 @@ type knownRun struct {
 
 type knownActor struct {
 	Path    string
-	Role    string
 	EndedAt *time.Time `json:"ended_at"`
 }
 

@@ -147,7 +147,7 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 		}
 	}
 	ctx := context.WithoutCancel(cmd.Context())
-	show := j.display(cmd, m.Run.Name, dir, daemon)
+	show := j.display(cmd, m.Run.Name, daemon)
 	opts := launcher.Options{
 		Manifest: m, Directory: dir, Resume: resume, Leasehold: self,
 		Connect: daemon.connect, Events: show.event, Interrupts: interrupts,

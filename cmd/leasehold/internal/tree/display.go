@@ -26,7 +26,7 @@ type display struct {
 
 // display returns the display of this job: on a terminal the tree, redrawn in
 // place, and otherwise a line for each event.
-func (j *dispatchJob) display(cmd *cobra.Command, run string, dir *launcher.Directory, daemon *runDaemon) display {
+func (j *dispatchJob) display(cmd *cobra.Command, run string, daemon *runDaemon) display {
 	out := cmd.OutOrStdout()
 	switch {
 	case j.json:
@@ -39,7 +39,7 @@ func (j *dispatchJob) display(cmd *cobra.Command, run string, dir *launcher.Dire
 	if !j.logs {
 		return display{lines.event, func() error { return nil }}
 	}
-	logs := newLogView(dir, lines)
+	logs := newLogView(lines)
 	return display{func(e launcher.Event) {
 		logs.before(e)
 		lines.event(e)

@@ -22,7 +22,6 @@ const (
 
 // A logView prints the output of agents, each line after the agent's path.
 type logView struct {
-	dir   *launcher.Directory
 	lines *lineView
 
 	mu    sync.Mutex
@@ -31,8 +30,8 @@ type logView struct {
 	done  chan struct{}
 }
 
-func newLogView(dir *launcher.Directory, lines *lineView) *logView {
-	v := &logView{dir: dir, lines: lines, tails: make(map[string][]*tail), stop: make(chan struct{}), done: make(chan struct{})}
+func newLogView(lines *lineView) *logView {
+	v := &logView{lines: lines, tails: make(map[string][]*tail), stop: make(chan struct{}), done: make(chan struct{})}
 	go v.follow()
 	return v
 }

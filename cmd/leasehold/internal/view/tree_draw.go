@@ -41,7 +41,6 @@ type ShownActor struct {
 }
 
 type shownStand struct {
-	Scope  string
 	Key    string
 	Queue  string // of a claim on a task, whose id Key is
 	Holder string
