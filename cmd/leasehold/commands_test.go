@@ -35,6 +35,29 @@ func everyCommand() (all []*cobra.Command) {
 	return all
 }
 
+// The help and the book list the same variables.
+func TestTheBookNamesEveryVariable(t *testing.T) {
+	page, err := os.ReadFile("../../book/src/commands.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| variable | is |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	_, help, _ := strings.Cut(root().Long, "Environment:\n")
+	names := regexp.MustCompile(`(?m)\bLEASEHOLD_[A-Z_]+|^  [A-Z_]+|\x60[A-Z_]+\x60`)
+	list := func(text string) []string {
+		var all []string
+		for _, name := range names.FindAllString(text, -1) {
+			all = append(all, strings.Trim(name, " `"))
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	if help, book := list(help), list(table); len(book) == 0 || !slices.Equal(help, book) {
+		t.Errorf("the help lists %v, and the book %v", help, book)
+	}
+}
+
 // wordsOf returns a command's words after leasehold.
 func wordsOf(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1:] }
 

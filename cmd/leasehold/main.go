@@ -125,9 +125,11 @@ Environment:
                      with the certificate of its authority, if the system does not
                      trust it
   LEASEHOLD_RUN      the run, as --run
-  LEASEHOLD_TOKEN    the actor to act as, in mcp, call and exec; with --server, whoever
-                     connects. LEASEHOLD_TOKEN_FILE is a file that has it
-  LEASEHOLD_SESSION  the session to share, in call and hook
+  LEASEHOLD_TOKEN    the actor to act as, in mcp, call, exec and lease check; with
+                     --server, whoever connects. LEASEHOLD_TOKEN_FILE is a file that
+                     has it
+  LEASEHOLD_SESSION  the session to share, in call and hook; the one that lease check
+                     asks for
   LEASEHOLD_POSTGRES the database that serve keeps its state in, as --postgres
   LEASEHOLD_GUARD    report: hook refuses no write, but records those it would refuse
   NO_COLOR           no colours, also on a terminal
