@@ -145,6 +145,43 @@ func TestConnectionsThatLeadNowhereAreReplaced(t *testing.T) {
 	}
 }
 
+// An append that had no answer is sent again. The network may deliver the first one
+// later, when the log goes on far behind it. It has no effect then.
+func TestAnAppendThatArrivesLateChangesNothing(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	n, through := between(t, dsn)
+	const foldSize = 100 << 10
+	e := mustOpen(t, postgres.Options{DSN: through, Partition: 1, Patience: 15 * time.Second, FoldSize: foldSize})
+	put(t, e, "a")
+	n.forget()
+	put(t, e, "again")
+	sent := query[int](t, dsn, "SELECT max(sequence) FROM leasehold_log")
+	put(t, e, "b")
+	if err := e.Update(t.Context(), func(tx engine.Tx) error {
+		tx.Put(engine.Row{Key: "again", Value: "newer"})
+		tx.Put(engine.Row{Key: "large", Value: strings.Repeat("x", 2*foldSize)})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	put(t, e, "c")
+	for query[int](t, dsn, "SELECT min(sequence) FROM leasehold_log") <= sent {
+		time.Sleep(10 * time.Millisecond) // until the only fold: another would remove what arrives late
+	}
+	if n.deliver(t) == 0 {
+		t.Error("nothing was sent before")
+	}
+	next, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Partition: 1, SingleNode: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if row, _, err := next.Get(t.Context(), "again"); err != nil || row.Value != "newer" {
+		t.Errorf("it has %q (%v)", row.Value, err)
+	}
+}
+
 // A leader may be frozen, or its machine lost, while it writes the log to the records.
 // The database ends that transaction, so that another can take the lead.
 func TestALeaderThatIsLostInAFoldKeepsNoLead(t *testing.T) {
@@ -190,10 +227,12 @@ func TestALeaderThatIsLostInAFoldKeepsNoLead(t *testing.T) {
 // A network passes connections on, until it forgets them.
 type network struct {
 	mu    sync.Mutex
-	conns []net.Conn
+	conns []net.Conn // pairs: from the client, and to the database
 	lost  map[net.Conn]bool
-	ended int // connections that the client has closed
-	old   int // connections that were forgotten, or ended before
+	kept  map[net.Conn][]byte        // what was sent to it since it was forgotten
+	over  map[net.Conn]chan struct{} // closed when the database has ended it
+	ended int                        // connections that the client has closed
+	old   int                        // connections that were forgotten, or ended before
 }
 
 // between makes a network, and gives the DSN of the database behind it.
@@ -211,7 +250,7 @@ func between(t *testing.T, dsn string) (n *network, through string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n = &network{lost: make(map[net.Conn]bool)}
+	n = &network{lost: make(map[net.Conn]bool), kept: make(map[net.Conn][]byte), over: make(map[net.Conn]chan struct{})}
 	t.Cleanup(func() {
 		_ = ln.Close()
 		n.mu.Lock()
@@ -234,6 +273,8 @@ func between(t *testing.T, dsn string) (n *network, through string) {
 			}
 			n.mu.Lock()
 			n.conns = append(n.conns, a, b)
+			over := make(chan struct{})
+			n.over[b] = over
 			n.mu.Unlock()
 			go func() {
 				n.pass(a, b)
@@ -244,7 +285,10 @@ func between(t *testing.T, dsn string) (n *network, through string) {
 					_ = b.Close()
 				}
 			}()
-			go n.pass(b, a) // a stays open: what the database said last can be read
+			go func() {
+				n.pass(b, a) // a stays open: what the database said last can be read
+				close(over)
+			}()
 		}
 	}()
 	return n, host.ReplaceAllString(dsn, "host="+dir)
@@ -260,6 +304,30 @@ func (n *network) forget() {
 		n.lost[nc] = true
 	}
 	n.old = len(n.conns) / 2
+}
+
+// deliver sends the database what it kept, waits until the database has acted on it
+// and ended these connections, and returns how many bytes these were.
+func (n *network) deliver(t *testing.T) (bytes int) {
+	t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, nc := range n.conns {
+		over := n.over[nc]
+		if over == nil || len(n.kept[nc]) == 0 {
+			continue
+		}
+		bytes += len(n.kept[nc])
+		_, err := nc.Write(n.kept[nc])
+		if err = errors.Join(err, nc.(*net.UnixConn).CloseWrite()); err != nil {
+			t.Error(err)
+			continue
+		}
+		n.mu.Unlock()
+		<-over
+		n.mu.Lock()
+	}
+	return bytes
 }
 
 // used returns at least how many connections that were forgotten the client has not
@@ -282,7 +350,13 @@ type through struct {
 }
 
 func (w through) Write(p []byte) (int, error) {
-	if w.n.forgot(w.to) {
+	w.n.mu.Lock()
+	lost := w.n.lost[w.to]
+	if lost {
+		w.n.kept[w.to] = append(w.n.kept[w.to], p...)
+	}
+	w.n.mu.Unlock()
+	if lost {
 		return len(p), nil
 	}
 	return w.to.Write(p)

@@ -113,9 +113,12 @@ func (w *writer) write(ctx context.Context, rounds []*round) error {
 }
 
 // If the answer to an append was lost, it is sent again and writes the row
-// again; see the package's documentation.
+// again; see the package's documentation. A network may then deliver the first
+// one late, when a fold has already removed its row: it must leave no row below
+// the others.
 const appendSQL = `INSERT INTO leasehold_log AS l (partition, sequence, epoch, batch)
-SELECT partition, $2, epoch, $4 FROM leasehold_partition WHERE partition = $1 AND epoch = $3 FOR SHARE
+SELECT partition, $2, epoch, $4 FROM leasehold_partition WHERE partition = $1 AND epoch = $3
+AND $2 >= coalesce((SELECT max(sequence) FROM leasehold_log WHERE partition = $1), 0) FOR SHARE
 ON CONFLICT (partition, sequence) DO UPDATE SET batch = excluded.batch WHERE l.epoch = excluded.epoch`
 
 // append writes rounds to the log. What is the matter with one of them alone is
