@@ -45,6 +45,7 @@ func TestRealClients(t *testing.T) {
 		{"contend", (*bench).contend},
 		{"have sub-agents", (*bench).haveSubAgents},
 		{"are told in time", (*bench).areToldInTime},
+		{"say what a command changed", (*bench).sayWhatACommandChanged},
 		{"survive one another", (*bench).surviveOneAnother},
 		{"lead", (*bench).lead},
 		{"lose no update", (*bench).loseNoUpdate},

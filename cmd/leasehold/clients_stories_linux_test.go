@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -314,6 +315,44 @@ func (b *bench) areToldInTime() {
 			b.wants(client, heard.text+strings.Join(heard.results, "\n"), `you lost lease "file:`+name)
 			b.model.open(id + " at the end")
 			a.wait()
+		})
+	}
+}
+
+// A command that changes what another holds is reported to the client's model, also if
+// the command fails.
+func (b *bench) sayWhatACommandChanged() {
+	for _, client := range b.guarded() {
+		b.t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			b := b.in(t)
+			id := client + " commands"
+			held, release := b.path("held"), b.path("release")
+			holder := exec.CommandContext(t.Context(), b.leasehold, "exec", "--path", b.path("theirs.txt"), "--", "sh", "-c", "touch "+held+"; until [ -e "+release+" ]; do sleep 0.1; done")
+			holder.Dir, holder.Env = b.dir, b.env
+			if err := holder.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer holder.Wait()
+			defer b.write(release, "")
+			a := b.start(client, scenario{ID: id, Steps: []step{
+				when(id, one("sh", args{"command": "echo well >> theirs.txt"})),
+				one("sh", args{"command": "echo ill >> theirs.txt; exit 3"}),
+				one("sh", args{"command": "true"}),
+			}})
+			for {
+				if _, err := os.Stat(held); err == nil {
+					break
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			b.model.open(id)
+			a.wait()
+			heard := b.model.of(id)
+			all := heard.text + strings.Join(heard.results, "\n")
+			if n := strings.Count(all, "files changed that others have leased"); n != 2 {
+				t.Errorf("its model has read of %d changes, and there were 2: %q", n, heard.results)
+			}
 		})
 	}
 }

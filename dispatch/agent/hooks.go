@@ -21,7 +21,7 @@ const HookTimeout = 15
 func Hooks(client string) []Hook {
 	switch client {
 	case Claude:
-		return []Hook{{"PreToolUse", "*"}, {"PostToolUse", "Bash|PowerShell"}, {"Stop", ""}, {"SubagentStop", ""}, {"SessionStart", ""}, {"SessionEnd", ""}}
+		return []Hook{{"PreToolUse", "*"}, {"PostToolUse", "Bash|PowerShell"}, {"PostToolUseFailure", "Bash|PowerShell"}, {"Stop", ""}, {"SubagentStop", ""}, {"SessionStart", ""}, {"SessionEnd", ""}}
 	case Codex:
 		return []Hook{{"PreToolUse", ".*"}, {"PostToolUse", "Bash"}, {"Stop", ""}, {"SubagentStop", ""}, {"SessionStart", ""}, {"SessionEnd", ""}}
 	case Gemini:

@@ -9,7 +9,8 @@ import (
 // format of Claude Code, but calls a file "path", and gives a patch as an Edit. Its
 // sub-agents share one connection, and its calls do not say which of them makes them. So
 // the hook adds that to calls of our tools. A sub-agent that ends reports a Stop, whose
-// answer is ignored, and then a SubagentStop.
+// answer is ignored, and then a SubagentStop. After the use of a tool its model is told
+// only what is not inside "hookSpecificOutput".
 var copilot = client{
 	name: "copilot", guest: "copilot-cli", tells: []kind{before, stop, partyEnd},
 	read: func(stdin []byte) (event, error) {
@@ -42,6 +43,9 @@ var copilot = client{
 		return e, nil
 	},
 	answer: func(out io.Writer, e event, v verdict) error {
+		if e.kind == after && v.note != "" {
+			return writeJSON(out, map[string]string{"additionalContext": v.note})
+		}
 		if e.input == nil {
 			return answerClaude(out, e, v)
 		}

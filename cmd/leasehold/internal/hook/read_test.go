@@ -125,6 +125,16 @@ func TestWhatClientsAreTold(t *testing.T) {
 // A note reaches the model at the events where the client passes it on. An agent that is
 // about to stop continues with it.
 func TestWhatIsToldReachesTheModel(t *testing.T) {
+	answers := func(c client, k kind) string {
+		var out strings.Builder
+		if err := c.answer(&out, event{kind: k, name: "E"}, verdict{note: "news"}); err != nil {
+			t.Error(err)
+		}
+		return strings.TrimSpace(out.String())
+	}
+	if got := answers(copilot, after); got != `{"additionalContext":"news"}` {
+		t.Errorf("copilot is told after a command: %s", got)
+	}
 	for name, want := range map[string]map[kind]string{
 		"claude":   {begin: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, before: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`, partyEnd: `{"decision":"block","reason":"news"}`},
 		"codex":    {begin: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, before: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`},
@@ -136,9 +146,8 @@ func TestWhatIsToldReachesTheModel(t *testing.T) {
 			t.Errorf("%s is told at %v", name, c.tells)
 		}
 		for _, k := range c.tells {
-			var out strings.Builder
-			if err := c.answer(&out, event{kind: k, name: "E"}, verdict{note: "news"}); err != nil || strings.TrimSpace(out.String()) != want[k] {
-				t.Errorf("%s is told at %s: %s, %v; want %s", name, k, &out, err, want[k])
+			if got := answers(c, k); got != want[k] {
+				t.Errorf("%s is told at %s: %s; want %s", name, k, got, want[k])
 			}
 		}
 	}
