@@ -24,13 +24,16 @@ var (
 // clientNames are those that are benched, and that leasehold dispatch starts.
 var clientNames = []string{"claude", "codex", "gemini", "opencode"}
 
-// guarded are all whose hooks guard what they write. Copilot CLI is left out of the
-// gate, which installs enough.
+// guarded are all whose hooks guard what they write. Some are left out of the gate,
+// which installs enough.
 func (b *bench) guarded() []string {
-	if _, err := os.Stat(filepath.Join(b.programs, "copilot")); err != nil {
-		return clientNames
+	all := slices.Clone(clientNames)
+	for _, client := range []string{"copilot", "qwen"} {
+		if _, err := os.Stat(filepath.Join(b.programs, client)); err == nil {
+			all = append(all, client)
+		}
 	}
-	return append(slices.Clone(clientNames), "copilot")
+	return all
 }
 
 // The real clients, each set up by leasehold setup alone and speaking with a
@@ -89,6 +92,7 @@ func newBench(t *testing.T) *bench {
 		"ANTHROPIC_BASE_URL=" + b.model.URL, "ANTHROPIC_API_KEY=sk-ant-scripted", "DISABLE_TELEMETRY=1", "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 		"SCRIPTED_KEY=x", "GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL=" + b.model.URL, "GEMINI_CLI_TRUST_WORKSPACE=true", "GEMINI_TELEMETRY_ENABLED=false",
 		"COPILOT_PROVIDER_BASE_URL=" + b.model.URL + "/v1", "COPILOT_PROVIDER_API_KEY=x", "COPILOT_MODEL=" + models["copilot"], "COPILOT_OFFLINE=true", "COPILOT_AUTO_UPDATE=false",
+		"OPENAI_BASE_URL=" + b.model.URL + "/v1", "OPENAI_API_KEY=x", "OPENAI_MODEL=" + models["qwen"],
 		"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 	}
 	// Gemini CLI would ask its model after 30 turns whether it goes round in circles, and
@@ -97,6 +101,7 @@ func newBench(t *testing.T) *bench {
 	for name, text := range map[string]string{
 		".codex/config.toml":        "model_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"" + b.model.URL + "/v1\"\nwire_api = \"responses\"\nenv_key = \"SCRIPTED_KEY\"\n",
 		".gemini/settings.json":     `{"security": {"auth": {"selectedType": "gemini-api-key"}}, "telemetry": {"enabled": false}, "general": {"disableAutoUpdate": true}, "model": {"disableLoopDetection": true}, "hooks": {"BeforeTool": [{"hooks": [{"type": "command", "command": "cat > $(mktemp -p ` + filepath.Join(home, geminiSaid) + `)"}]}]}}` + "\n",
+		".qwen/settings.json":       `{"security": {"auth": {"selectedType": "openai"}}, "privacy": {"usageStatisticsEnabled": false}, "general": {"enableAutoUpdate": false}, "model": {"skipLoopDetection": true}}` + "\n",
 		opencode + "/opencode.json": `{"model": "scripted/m", "small_model": "scripted/m", "autoupdate": false, "permission": {"*": "allow"}, "provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "scripted", "options": {"baseURL": "` + b.model.URL + `/v1", "apiKey": "x"}, "models": {"m": {"name": "m"}}}}}` + "\n",
 	} {
 		b.write(filepath.Join(home, name), text)
@@ -178,7 +183,7 @@ type agent struct {
 }
 
 // models are what the clients take for a model of theirs.
-var models = map[string]string{"claude": "sonnet", "codex": "gpt-5.5", "gemini": "gemini-2.5-flash", "opencode": "scripted/m", "copilot": "copilot"}
+var models = map[string]string{"claude": "sonnet", "codex": "gpt-5.5", "gemini": "gemini-2.5-flash", "opencode": "scripted/m", "copilot": "copilot", "qwen": "qwen"}
 
 // commands are the clients' for a script that stands behind them.
 var commands = map[string][]string{
@@ -187,6 +192,7 @@ var commands = map[string][]string{
 	"gemini":   {"--yolo", "-m", models["gemini"], "-p"},
 	"opencode": {"run", "-m", models["opencode"]},
 	"copilot":  {"--allow-all-tools", "-p"},
+	"qwen":     {"--yolo"},
 }
 
 // start starts a client.

@@ -185,6 +185,7 @@ const theLast = "THE LAST"
 var readBefore = map[string]*regexp.Regexp{
 	"lease_id": regexp.MustCompile(`lease_id[":\s]+([0-9a-f-]{36})`),
 	"ticket":   regexp.MustCompile(`ticket[":\s]+([0-9a-f-]{36})`),
+	"as":       regexp.MustCompile(`again with as \\*"([^"\\]+)`),
 	"agents":   regexp.MustCompile(`agent_id[":\s]+([0-9a-f-]{36})`), // of Codex, all of them
 }
 

@@ -19,6 +19,7 @@ var calls = map[string]map[string]string{
 		"gemini":   `write_file {"file_path":"$path","content":"$text"}`,
 		"opencode": `write {"filePath":"$path","content":"$text"}`,
 		"copilot":  `create {"path":"$path","file_text":"$text"}`,
+		"qwen":     `write_file {"file_path":"$path","content":"$text"}`,
 	},
 	"edit": {
 		"claude":   `Edit {"file_path":"$path","old_string":"$old","new_string":"$new"}`,
@@ -26,6 +27,7 @@ var calls = map[string]map[string]string{
 		"gemini":   `replace {"file_path":"$path","old_string":"$old","new_string":"$new","instruction":"replace it"}`,
 		"opencode": `edit {"filePath":"$path","oldString":"$old","newString":"$new"}`,
 		"copilot":  `edit {"path":"$path","old_str":"$old","new_str":"$new"}`,
+		"qwen":     `edit {"file_path":"$path","old_string":"$old","new_string":"$new"}`,
 	},
 	"read": {
 		"claude":   `Read {"file_path":"$path"}`,
@@ -33,6 +35,7 @@ var calls = map[string]map[string]string{
 		"gemini":   `read_file {"file_path":"$path"}`,
 		"opencode": `read {"filePath":"$path"}`,
 		"copilot":  `view {"path":"$path"}`,
+		"qwen":     `read_file {"file_path":"$path"}`,
 	},
 	"sh": {
 		"claude":   `Bash {"command":"$command","description":"run it"}`,
@@ -40,6 +43,7 @@ var calls = map[string]map[string]string{
 		"gemini":   `run_shell_command {"command":"$command","description":"run it"}`,
 		"opencode": `bash {"command":"$command","description":"run it"}`,
 		"copilot":  `bash {"command":"$command","description":"run it"}`,
+		"qwen":     `run_shell_command {"command":"$command","description":"run it","is_background":false}`,
 	},
 	"agent": {
 		"claude":   `Agent {"prompt":"$prompt","description":"follow the script","subagent_type":"general-purpose","run_in_background":false}`,
@@ -47,6 +51,7 @@ var calls = map[string]map[string]string{
 		"gemini":   `invoke_agent {"prompt":"$prompt","agent_name":"generalist"}`,
 		"opencode": `task {"prompt":"$prompt","description":"follow the script","subagent_type":"general"}`,
 		"copilot":  `task {"prompt":"$prompt","description":"follow the script","agent_type":"general-purpose","name":"worker","mode":"sync"}`,
+		"qwen":     `agent {"prompt":"$prompt","description":"follow the script","subagent_type":"general-purpose","run_in_background":false}`,
 	},
 	"wait": {
 		"codex": `multi_agent_v1.wait_agent {"targets":$agents,"timeout_ms":300000}`,
@@ -54,7 +59,7 @@ var calls = map[string]map[string]string{
 }
 
 // prefixes are what stands before the names of leasehold's tools.
-var prefixes = map[string]string{"claude": "mcp__leasehold__", "codex": "mcp__leasehold.", "gemini": "mcp_leasehold_", "opencode": "leasehold_", "copilot": "leasehold-"}
+var prefixes = map[string]string{"claude": "mcp__leasehold__", "codex": "mcp__leasehold.", "gemini": "mcp_leasehold_", "opencode": "leasehold_", "copilot": "leasehold-", "qwen": "mcp__leasehold__"}
 
 // call is what a client is told to call: the tool and its arguments in JSON, or the
 // text of a patch.
@@ -262,7 +267,7 @@ func (m *model) gemini(r *http.Request, body []byte) any {
 	}
 }
 
-// chat is the Chat Completions API, for opencode and Copilot CLI.
+// chat is the Chat Completions API, for opencode, Copilot CLI and Qwen Code.
 func (m *model) chat(r *http.Request, body []byte, send func(string, any)) {
 	var in struct {
 		Model    string
@@ -274,8 +279,8 @@ func (m *model) chat(r *http.Request, body []byte, send func(string, any)) {
 	}
 	json.Unmarshal(body, &in)
 	client := "opencode"
-	if in.Model == models["copilot"] {
-		client = "copilot"
+	if models[in.Model] != "" { // the others call theirs by their own names
+		client = in.Model
 	}
 	var t turn
 	for _, message := range in.Messages {

@@ -28,6 +28,8 @@ func Hooks(client string) []Hook {
 		return []Hook{{"BeforeTool", ".*"}, {"AfterTool", ".*"}, {"AfterAgent", ""}, {"SessionEnd", ""}}
 	case "copilot":
 		return []Hook{{"PreToolUse", "*"}, {"PostToolUse", "Bash"}, {"Stop", ""}, {"SubagentStop", ""}, {"SessionEnd", ""}}
+	case "qwen":
+		return []Hook{{"PreToolUse", "*"}, {"PostToolUse", "*"}, {"PostToolUseFailure", "*"}, {"Stop", ""}, {"SubagentStop", ""}, {"SessionStart", ""}, {"SessionEnd", ""}}
 	}
 	return nil
 }

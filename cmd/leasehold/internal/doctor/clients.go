@@ -55,6 +55,7 @@ var clientConfigs = []clientConfig{
 	{client: "gemini", file: ".gemini/settings.json", servers: mcpServers, rules: geminiRules, passes: geminiPasses},
 	{client: "copilot", file: ".copilot/mcp-config.json", home: true, servers: mcpServers, rules: copilotRules},
 	{client: "copilot", file: ".github/mcp.json", servers: mcpServers, rules: copilotRules},
+	{client: "qwen", file: ".qwen/settings.json", servers: mcpServers, rules: geminiRules},
 	{client: "opencode", file: "opencode.json", servers: opencodeServers, rules: opencodeRules},
 	{client: "opencode", file: "opencode.jsonc", servers: opencodeServers, rules: opencodeRules},
 	{file: ".config/opencode/opencode.json", home: true, servers: opencodeServers, rules: opencodeRules},

@@ -29,7 +29,7 @@ type client struct {
 	pid string
 }
 
-var clients = []client{claude, codex, gemini, opencode, copilot}
+var clients = []client{claude, codex, gemini, opencode, copilot, qwen}
 
 // An event is what a client reports to its hook.
 type event struct {
@@ -48,7 +48,7 @@ type event struct {
 	ours      bool     // the tool is leasehold's
 	delegates bool     // the tool starts a sub-agent or waits for one
 
-	input map[string]any // what the tool is to be called with instead; nil: as it is
+	input map[string]any // what the tool is to be called with instead, all or some of it; nil: as it is
 }
 
 // A kind says when a hook runs.

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // Each client's input is understood. The inputs are those that the clients of November
@@ -83,6 +85,18 @@ func TestWhatClientsSay(t *testing.T) {
 		{"copilot", `{"hook_event_name":"PreToolUse","tool_name":"Agent","tool_input":{"prompt":"p"}}`, event{kind: before, name: "PreToolUse", delegates: true}},
 		{"copilot", `{"hook_event_name":"Stop","agent_id":"g"}`, event{name: "Stop", party: "g"}},
 		{"copilot", `{"hook_event_name":"SubagentStop","session_id":"s","agent_id":"g"}`, event{kind: partyEnd, name: "SubagentStop", party: "g"}},
+		{
+			"qwen", `{"session_id":"s","cwd":"/w","hook_event_name":"PreToolUse","timestamp":"2026-11-26T02:31:37.435Z","permission_mode":"yolo","prompt_id":"s########0","tool_name":"write_file","tool_input":{"file_path":"/w/a","content":"x"},"tool_use_id":"toolu_1","tool_call_id":"call_0"}`,
+			event{kind: before, name: "PreToolUse", dir: "/w", use: "toolu_1", files: []string{"/w/a"}},
+		},
+		{"qwen", `{"hook_event_name":"PreToolUse","agent_id":"general-purpose-1","tool_name":"edit","tool_input":{"file_path":"a"}}`, event{kind: before, name: "PreToolUse", party: "general-purpose-1", files: []string{"a"}}},
+		{"qwen", `{"hook_event_name":"PreToolUse","tool_name":"notebook_edit","tool_input":{"notebook_path":"n"}}`, event{kind: before, name: "PreToolUse", files: []string{"n"}}},
+		{"qwen", `{"hook_event_name":"PostToolUseFailure","tool_name":"run_shell_command","tool_input":{"command":"false"},"tool_use_id":"u"}`, event{kind: after, name: "PostToolUseFailure", use: "u", shell: true}},
+		{"qwen", `{"hook_event_name":"PreToolUse","tool_name":"agent","tool_input":{"prompt":"p"}}`, event{kind: before, name: "PreToolUse", delegates: true}},
+		{"qwen", `{"hook_event_name":"PreToolUse","agent_id":"g","tool_name":"mcp__leasehold__run_lease_acquire","tool_input":{"key":"k","as":"x"}}`, event{kind: before, name: "PreToolUse", party: "g", ours: true, input: map[string]any{"as": "g"}}},
+		{"qwen", `{"hook_event_name":"PreToolUse","agent_id":"g","tool_name":"mcp__leasehold__run_lease_acquire","tool_input":{"key":"k","as":"g"}}`, event{kind: before, name: "PreToolUse", party: "g", ours: true}},
+		{"qwen", `{"hook_event_name":"PreToolUse","tool_name":"mcp__leasehold__run_lease_acquire","tool_input":{"key":"k"}}`, event{kind: before, name: "PreToolUse", ours: true}},
+		{"qwen", `{"hook_event_name":"SubagentStop","agent_id":"g"}`, event{kind: partyEnd, name: "SubagentStop", party: "g"}},
 		{"opencode", `{"event":"session.deleted","session":"ses_1"}`, event{kind: partyEnd, name: "session.deleted", party: "ses_1"}},
 	} {
 		c := clientNamed(test.client)
@@ -111,6 +125,7 @@ func TestWhatClientsAreTold(t *testing.T) {
 		"claude":   {``, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"no <a>"}}`, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","additionalContext":"so"},"systemMessage":"so"}`},
 		"codex":    {``, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"no <a>"}}`, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","additionalContext":"so"},"systemMessage":"so"}`},
 		"gemini":   {``, `{"decision":"deny","reason":"no <a>"}`, `{"systemMessage":"so"}`},
+		"qwen":     {``, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"no <a>"}}`, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","additionalContext":"so"},"systemMessage":"so"}`},
 		"opencode": {``, `{"refuse":"no <a>"}`, `{"note":"so"}`},
 	} {
 		for i, v := range []verdict{{}, {refuse: "no <a>"}, {note: "so"}} {
@@ -139,6 +154,7 @@ func TestWhatIsToldReachesTheModel(t *testing.T) {
 		"claude":   {begin: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, before: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`, partyEnd: `{"decision":"block","reason":"news"}`},
 		"codex":    {begin: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, before: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`},
 		"gemini":   {after: `{"systemMessage":"news","hookSpecificOutput":{"additionalContext":"news"}}`, stop: `{"decision":"block","reason":"news"}`},
+		"qwen":     {begin: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, after: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`, partyEnd: `{"decision":"block","reason":"news"}`},
 		"opencode": {after: `{"note":"news"}`},
 	} {
 		c := clientNamed(name)
@@ -149,6 +165,24 @@ func TestWhatIsToldReachesTheModel(t *testing.T) {
 			if got := answers(c, k); got != want[k] {
 				t.Errorf("%s is told at %s: %s; want %s", name, k, got, want[k])
 			}
+		}
+	}
+}
+
+// A sub-agent of Qwen Code has to name itself in the calls of the tools that let it, and
+// in no other, because no other tool has the argument in its schema.
+func TestASubAgentOfQwenCodeNamesItself(t *testing.T) {
+	for _, tool := range tools.Agents() {
+		e, err := qwen.read([]byte(`{"hook_event_name":"PreToolUse","agent_id":"g","tool_name":"mcp__leasehold__` + tool.Name + `","tool_input":{}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := qwen.answer(&out, e, verdict{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, takes := tool.Input.Properties["as"]; takes != strings.Contains(out.String(), `call the tool again with as \"g\"`) {
+			t.Errorf("%s takes as: %v, and its caller is told %q", tool.Name, takes, &out)
 		}
 	}
 }

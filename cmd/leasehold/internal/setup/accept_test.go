@@ -54,6 +54,7 @@ func TestRealClientsAcceptTheConfiguration(t *testing.T) {
 		},
 		{name: "opencode", list: []string{"mcp", "list"}, want: `leasehold.*connected`},
 		{name: "copilot", list: []string{"mcp", "get", "leasehold"}, want: `(?s)leasehold.*Command: +leasehold`},
+		{name: "qwen", list: []string{"mcp", "list"}, want: `leasehold: leasehold mcp \(stdio\).*Connected`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			program, err := exec.LookPath(filepath.Join(clients, c.name))
@@ -103,7 +104,7 @@ func TestRealClientsAcceptTheConfiguration(t *testing.T) {
 				run(program, args...)
 			}
 			run(leasehold, "setup", c.name, "--uninstall", "--yes")
-			for _, left := range []string{".claude.json", ".codex/config.toml", ".gemini/settings.json", ".config/opencode/opencode.json", ".copilot/mcp-config.json"} {
+			for _, left := range []string{".claude.json", ".codex/config.toml", ".gemini/settings.json", ".config/opencode/opencode.json", ".copilot/mcp-config.json", ".qwen/settings.json"} {
 				if text, err := os.ReadFile(filepath.Join(home, left)); err == nil && strings.Contains(string(text), `"leasehold"`) {
 					t.Errorf("%s still has\n%s", left, text)
 				}
