@@ -1,6 +1,8 @@
 package process
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -33,8 +35,11 @@ func Adopt() (release func(), err error) {
 	adopting.Lock()
 	defer adopting.Unlock()
 	if adopting.users == 0 {
-		if err := setSubreaper(1); err != nil {
-			return nil, err
+		switch err := setSubreaper(1); {
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // a kernel that is not quite Linux
+			return func() {}, nil
+		case err != nil:
+			return nil, fmt.Errorf("prctl PR_SET_CHILD_SUBREAPER: %w", err)
 		}
 	}
 	adopting.users++

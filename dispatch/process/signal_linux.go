@@ -26,7 +26,7 @@ func (id identity) send(s syscall.Signal) error {
 		return nil
 	}
 	err = unix.PidfdSendSignal(fd, s, nil, 0)
-	if errors.Is(err, unix.ENOSYS) {
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // so do the rules of some containers
 		err = syscall.Kill(id.pid, s)
 	}
 	return unlessGone(err)

@@ -93,7 +93,7 @@ func (s *stateFS) lockError(err error) error {
 	// If this process itself holds the lock, the error has no sentinel.
 	if !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EACCES) &&
 		!strings.Contains(err.Error(), "held by current process") {
-		return err
+		return fmt.Errorf("lock it: %w", err)
 	}
 	holder := "its pid is not known"
 	if f, err := s.FS.Open(s.pidPath()); err == nil {

@@ -195,7 +195,10 @@ func (b *backingUp) closed(ctx context.Context, state string) error {
 		return err
 	}
 	defer lock.Close() // and with it the lock
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	switch err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case err != nil && !errors.Is(err, syscall.EWOULDBLOCK):
+		return fmt.Errorf("lock %s: %w", lock.Name(), err)
+	case err != nil:
 		return exit.Hint(fmt.Errorf("somebody is starting the daemon of %s", state), "try again")
 	}
 	return pebble.Backup(ctx, pebble.Options{Dir: filepath.Join(state, finished), Logf: b.note}, b.copy())

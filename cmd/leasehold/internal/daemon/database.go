@@ -130,9 +130,9 @@ func lockPlace(dir string) (unlock func() error, err error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = fmt.Errorf("%w: %s", engine.ErrLocked, dir)
+			return nil, fmt.Errorf("%w: %s", engine.ErrLocked, dir)
 		}
-		return nil, err
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	return f.Close, nil
 }

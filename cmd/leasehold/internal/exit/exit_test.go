@@ -52,6 +52,8 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 		{at(syscall.EIO), "the disk that has " + dir + " fails: the log of the system, as dmesg shows it, says more; repair the disk, or name a place on another"},
 		{at(syscall.EFBIG), "no file may become that large here: raise the limit, which is ulimit -f, or LimitFSIZE in a unit of systemd"},
 		{at(syscall.EMFILE), "this process may have no more files open: raise the limit, which is ulimit -n, or LimitNOFILE in a unit of systemd"},
+		{fmt.Errorf("lock %s: %w", file, syscall.ENOLCK), "no file can be locked there, as on NFS without its lock service: name a place on a disk of this machine with XDG_STATE_HOME and XDG_RUNTIME_DIR, or start that service"},
+		{os.NewSyscallError("accept4", syscall.ENOSYS), "the kernel, or the rules of this container (seccomp), lack that system call: allow it, or run leasehold elsewhere"},
 		{&net.OpError{Op: "listen", Net: "unix", Err: os.NewSyscallError("socket", syscall.EMFILE)}, "this process may have no more files open: raise the limit, which is ulimit -n, or LimitNOFILE in a unit of systemd"},
 		{&fs.PathError{Op: "readlink", Path: "/proc/self/exe", Err: syscall.ENOENT}, "/proc is not mounted here: mount -t proc proc /proc, or start the container with it"},
 		{at(syscall.EROFS), dir + " is mounted read-only: name a place that can be written"},

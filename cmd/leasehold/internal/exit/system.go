@@ -24,6 +24,12 @@ func SystemHint(err error) string {
 	if errors.Is(err, syscall.EMFILE) {
 		return "this process may have no more files open: raise the limit, which is ulimit -n, or LimitNOFILE in a unit of systemd"
 	}
+	if errors.Is(err, syscall.ENOLCK) {
+		return "no file can be locked there, as on NFS without its lock service: name a place on a disk of this machine with XDG_STATE_HOME and XDG_RUNTIME_DIR, or start that service"
+	}
+	if errors.Is(err, syscall.ENOSYS) {
+		return "the kernel, or the rules of this container (seccomp), lack that system call: allow it, or run leasehold elsewhere"
+	}
 	if errors.Is(err, syscall.ELOOP) {
 		return looped
 	}

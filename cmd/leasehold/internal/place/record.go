@@ -225,7 +225,7 @@ func writeAtomically(path string, v any) error {
 	return nil
 }
 
-// TryWrite writes a file in a directory to the disk, and removes it again. The error says
+// TryWrite writes a file in a directory to the disk, locks it, and removes it again. The error says
 // why that cannot be done: the free space of a file system says nothing of quotas, of files
 // that it can no longer make, or of a disk that fails.
 func TryWrite(dir string) error {
@@ -234,6 +234,9 @@ func TryWrite(dir string) error {
 		return err
 	}
 	_, err = f.Write(make([]byte, 4<<10))
+	if lockErr := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); lockErr != nil {
+		err = errors.Join(err, &fs.PathError{Op: "lock", Path: f.Name(), Err: lockErr})
+	}
 	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 

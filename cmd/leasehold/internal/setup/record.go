@@ -48,7 +48,10 @@ func openRecord(state string) (*record, error) {
 		return nil, err
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(errors.New("another leasehold setup is running"), lock.Close())
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = errors.New("another leasehold setup is running")
+		}
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", lock.Name(), err), lock.Close())
 	}
 	r, err := readRecord(state)
 	if err != nil {
