@@ -85,8 +85,9 @@ const foldChunk = 1 << 20
 // longer sends statements, because it is frozen or its machine is lost. Such a
 // transaction holds the partition's row, which the next leader waits for, and the
 // database may learn of a lost machine only after hours. A fold that is ended
-// although its process is only slow is tried again.
-const beginFold = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'"
+// although its process is only slow is tried again. Its statements are long, and
+// the fold has a limit of its own.
+const beginFold = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL statement_timeout = 0"
 
 // fold writes an overlay to the records and removes it from the log, except the
 // last row.

@@ -85,9 +85,15 @@ func (s *store) last() uint64 {
 	return s.open.through
 }
 
-// connect makes the connection that takes the lead.
+// connect makes the connection that takes the lead. How long it takes to read the
+// log depends on the log.
 func (s *store) connect(ctx context.Context) (err error) {
-	s.conn, err = connect(ctx, s.cfg, s.singleNode)
+	if s.conn, err = connect(ctx, s.cfg, s.singleNode); err != nil {
+		return err
+	}
+	if _, err = s.conn.Exec(ctx, "SET statement_timeout = 0"); err != nil {
+		s.disconnect()
+	}
 	return err
 }
 
@@ -112,8 +118,13 @@ func patiently(ctx context.Context, patience time.Duration, logf func(string, ..
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	began := time.Now()
+	var last error
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		err := try(ctx)
+		if last != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+			err = last // patience ended this attempt, and the one before says why
+		}
+		last = err
 		if err == nil && pause > firstPause {
 			logf("engine: the database can be used again, after %v", time.Since(began).Round(time.Millisecond))
 		}

@@ -443,6 +443,65 @@ func TestADSNThatCannotBeParsedIsNotShown(t *testing.T) {
 	}
 }
 
+// A statement_timeout that suffices for a commit does not end the long statements, by
+// which the log is read and written to the records. A commit that it does end says so.
+func TestAStatementTimeoutSparesLongStatements(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	put(t, mustOpen(t, postgres.Options{DSN: dsn, Partition: 1}), "a")
+	hold := func(sql string) (release func()) {
+		t.Helper()
+		conn, err := pgx.Connect(t.Context(), dsn)
+		if err == nil {
+			_, err = conn.Exec(t.Context(), "BEGIN; "+sql)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			if err := conn.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	// waited waits until a statement has waited for longer than it may otherwise.
+	waited := func() {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); others(t, dsn, "wait_event_type = 'Lock' AND query_start < clock_timestamp() - interval '2 s'") == 0; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("no statement waits for so long")
+			}
+		}
+	}
+	postgrestest.Exec(t, dsn, "DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 1000', current_database()); END$$")
+	release := hold("LOCK TABLE leasehold_log IN ACCESS EXCLUSIVE MODE")
+	opened := make(chan *postgres.Engine, 1)
+	go func() { // mustOpen only in the test's goroutine
+		e, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Partition: 1, SingleNode: true, FoldSize: 1, Patience: 15 * time.Second})
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- e
+	}()
+	waited()
+	release()
+	e := <-opened
+	if e == nil {
+		return
+	}
+	defer e.Close()
+	release = hold("LOCK TABLE leasehold_record IN SHARE MODE")
+	put(t, e, "b")
+	waited()
+	release()
+	release = lockPartition(t, dsn, 1)
+	err := tryPut(t.Context(), e, "c")
+	release()
+	if got, want := postgres.Reason(err), "its database cancels its statements: see statement_timeout"; got != want {
+		t.Errorf("the reason of %v is %q", err, got)
+	}
+}
+
 // Whoever asks a server that cannot lead is told why.
 func TestReasons(t *testing.T) {
 	t.Parallel()
@@ -451,7 +510,6 @@ func TestReasons(t *testing.T) {
 		" options=-cdefault_transaction_read_only=on": "its database is read-only",
 		" port=1":                             "its database does not answer",
 		" options='-csearch_path=pg_catalog'": "its user has too few rights in its database",
-		" options=-cstatement_timeout=1":      "its database cancels its statements: see statement_timeout",
 	} {
 		for patience := time.Second; ; patience *= 2 { // on a machine that is busy, a connection may take longer than the patience
 			_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn + options, SingleNode: true, Patience: patience})
