@@ -241,7 +241,8 @@ func TestPageUnderLoad(t *testing.T) {
 		sent += 2
 		if part := int(time.Since(begun) * time.Duration(len(views)) / *pageFor); part < len(views) && views[part] != "" {
 			p.eval(fmt.Sprintf(`document.querySelector("#tab-%s").click()`, views[part]), nil)
-			p.eval(`setTimeout(() => { const g = document.querySelector(".grid"); if (g) { g.scrollTop = g.scrollHeight / 2; } }, 100)`, nil)
+			// The next view must not be scrolled, so this is awaited.
+			p.eval(`new Promise((done) => setTimeout(() => { const g = document.querySelector(".grid"); if (g) { g.scrollTop = g.scrollHeight / 2; } done(); }, 100))`, nil)
 			views[part] = ""
 		}
 		if ahead := time.Duration(sent)*time.Second/time.Duration(*pageEvents) - time.Since(begun); ahead > 0 {
