@@ -15,6 +15,8 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -104,7 +106,7 @@ func (d *Dialer) upgrade(ctx context.Context, u *url.URL, limit time.Duration) (
 // ask sends an HTTP upgrade request over raw, and returns a connection that speaks the
 // session protocol.
 func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.Conn, error) {
-	c := &upgraded{Conn: raw, raw: raw}
+	c := &upgraded{Conn: raw, raw: raw, closed: make(chan struct{})}
 	if u.Scheme == "https" {
 		config := s.TLS.Clone()
 		config.ServerName = u.Hostname()
@@ -140,6 +142,7 @@ func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.C
 		return nil, refusal(resp)
 	}
 	_ = raw.SetDeadline(time.Time{})
+	go c.watch() // ends when c is closed
 	return c, nil
 }
 
@@ -192,18 +195,70 @@ func refusal(resp *http.Response) error {
 	return &server.HelloError{Code: code, Message: message}
 }
 
-// An upgraded connection has finished its HTTP exchange.
+// An upgraded connection has finished its HTTP exchange. What is written to it at once
+// must be one or more lines.
 type upgraded struct {
 	net.Conn
 	raw net.Conn // below TLS
 	in  *bufio.Reader
+
+	reading atomic.Bool // a Read waits
+	heard   atomic.Bool // one has returned since the last look
+	once    sync.Once
+	closed  chan struct{}
 }
 
-func (c *upgraded) Read(p []byte) (int, error) { return c.in.Read(p) }
+func (c *upgraded) Read(p []byte) (int, error) {
+	c.reading.Store(true)
+	n, err := c.in.Read(p)
+	c.reading.Store(false)
+	c.heard.Store(true)
+	return n, err
+}
+
+// A connection is looked at in intervals, so a machine that stood still does not take
+// that time for the silence of the server.
+const (
+	lookEvery  = 5 * time.Second
+	askAfter   = 3  // looks without a sign of life
+	ceaseAfter = 12 // the server has 30 s to receive a large message that goes before
+)
+
+// watch ends a connection whose server is silent for a minute and does not answer a ping
+// meanwhile. [peerSilence] notices if the machine at the other end is gone. But that can be
+// the machine of a proxy or of a tunnel, which answers for a server that it has lost.
+// The pings also keep a proxy from closing an idle connection.
+func (c *upgraded) watch() {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for silent := 0; ; {
+		select {
+		case <-look.C:
+		case <-c.closed:
+			return
+		}
+		if c.heard.Swap(false) || !c.reading.Load() {
+			silent = 0
+			continue
+		}
+		switch silent++; silent {
+		case askAfter:
+			go func() { _, _ = c.Write(ping) }() // if it cannot be written, the silence goes on
+		case ceaseAfter:
+			_ = c.raw.Close() // without a goodbye: the session goes on over the next connection
+			return
+		}
+	}
+}
+
+// ping is answered by a server of any version. Who reads the connection drops the answer,
+// because it has made no call with that id.
+var ping = []byte(`{"jsonrpc":"2.0","id":"leasehold-alive","method":"ping"}` + "\n")
 
 // Close tells the server that the client leaves, so the server does not wait for it to
 // return.
 func (c *upgraded) Close() error {
+	c.once.Do(func() { close(c.closed) })
 	_ = c.SetWriteDeadline(time.Now().Add(goodbyeTimeout))
 	_, _ = c.Write(wire.Notification(wire.Goodbye, nil)) // if this fails, the server notices the end of the connection
 	return c.Conn.Close()

@@ -1,0 +1,83 @@
+package connection
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// open returns a connection and the server's end of it.
+func open(t *testing.T) (*upgraded, net.Conn) {
+	ours, theirs := net.Pipe()
+	c := &upgraded{Conn: ours, raw: ours, in: bufio.NewReader(ours), closed: make(chan struct{})}
+	go c.watch()
+	t.Cleanup(func() {
+		_ = c.Close()
+		_ = theirs.Close()
+	})
+	return c, theirs
+}
+
+// A proxy or tunnel that has lost the server goes on to take what it is sent. The call
+// that waits there must not wait for ever.
+func TestAConnectionOfASilentServerEnds(t *testing.T) {
+	for name, takes := range map[string]bool{"takes everything": true, "takes nothing": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, theirs := open(t)
+				if takes {
+					go func() { _, _ = io.Copy(io.Discard, theirs) }()
+				}
+				start := time.Now()
+				if _, err := c.Read(make([]byte, 1)); err == nil {
+					t.Fatal("something was read")
+				}
+				if d := time.Since(start); d != time.Minute {
+					t.Errorf("the connection ended after %v", d)
+				}
+			})
+		})
+	}
+}
+
+// A server that has nothing to say answers the pings.
+func TestAConnectionOfAQuietServerLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, theirs := open(t)
+		go func() {
+			for lines := bufio.NewScanner(theirs); lines.Scan(); {
+				if lines.Text()+"\n" != string(ping) {
+					continue // the goodbye
+				}
+				if _, err := io.WriteString(theirs, `{"jsonrpc":"2.0","id":"leasehold-alive","result":{}}`+"\n"); err != nil {
+					return
+				}
+			}
+		}()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := io.Copy(io.Discard, c)
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			t.Errorf("the connection ended: %v", err)
+		case <-time.After(time.Hour):
+		}
+	})
+}
+
+// Whoever does not read hears nothing, and that says nothing about the server.
+func TestAConnectionThatNobodyReadsLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, theirs := open(t)
+		go func() { _, _ = io.WriteString(theirs, "an answer\n") }()
+		time.Sleep(time.Hour)
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+	})
+}
