@@ -16,10 +16,11 @@
 //
 // A call whose connection breaks, or that the server cannot answer now, is sent again until
 // outage is over. A call without an answer ends with a TimeoutError once timeout is over. It
-// is cancelled, as one that its signal ends is, so that it leaves nothing behind. If no server
-// answers, an Unanswered is thrown, which says whether the call may have taken effect. If the
-// session has ended, as after 15 minutes without a call, the next call opens another, and what
-// was held before is lost.
+// is cancelled, as one that its signal ends is: what it was granted is given back, and what it
+// enqueued is removed. Its other effects stay, as what kv_set wrote, and so do all if the server
+// is not reached: the text of the TimeoutError says so. If no server answers, an Unanswered is
+// thrown, which says whether the call may have taken effect. If the session has ended, as after
+// 15 minutes without a call, the next call opens another, and what was held before is lost.
 //
 // Generated from the OpenAPI document by client/generate: do not edit.
 
@@ -138,10 +139,11 @@ export class Client {
     for (let failures = 1; ; failures++) {
       let response, text, failure;
       const stop = new AbortController();
+      const tooLate = `no answer within ${timeout} s${request.method === "GET" ? "" : unsure}`;
       const givenUp = () => stop.abort(signal.reason);
       if (signal?.aborted) givenUp();
       signal?.addEventListener("abort", givenUp);
-      const late = setTimeout(() => stop.abort(new DOMException(`no answer within ${timeout} s`, "TimeoutError")), timeout * 1000);
+      const late = setTimeout(() => stop.abort(new DOMException(tooLate, "TimeoutError")), timeout * 1000);
       try {
         response = await fetch(this.#url + path, { ...request, signal: stop.signal });
         text = await response.text();
@@ -157,7 +159,7 @@ export class Client {
       // The first connection to break may have been that of a daemon that has ended since.
       if (performance.now() >= giveUp && (failures > 1 || !failure)) {
         if (!failure) return [response, text];
-        const effect = sent && request.method !== "GET" ? "; the call may have taken effect, so look before you repeat it" : "";
+        const effect = sent && request.method !== "GET" ? unsure : "";
         throw new Unanswered(`no server answers at ${this.#url}: ${failure.cause?.message || failure.message}${effect}`, { cause: failure });
       }
       if (failures > 1 || !failure) await pause(Math.min(20 * 2 ** failures, 1000) * (0.5 + Math.random() / 2), signal);
@@ -165,6 +167,7 @@ export class Client {
   }
 }
 
+const unsure = "; the call may have taken effect, so look before you repeat it";
 const leaving = { timeout: 5, outage: 5 }; // for the last calls of somebody who leaves
 
 // pause waits so many milliseconds, or until the signal ends it.

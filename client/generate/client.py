@@ -12,7 +12,9 @@ client. A fork acts in the session of its parent, and its close does not end it.
 
 A call whose connection breaks, or that the server cannot answer now, is sent again until
 outage (seconds) is over. A call that is sent again with the same call_key has one effect.
-One that ends by a time-out or by Ctrl-C is cancelled, so that it leaves nothing behind.
+One that ends by a time-out or by Ctrl-C is cancelled: what it was granted is given back,
+and what it enqueued is removed. Its other effects stay, as what kv_set wrote, and so do
+all if the server is not reached: the text of the time-out says so.
 If no server answers, the exception is Unanswered if the call may have taken effect, and
 otherwise that of the last connection. If the session has ended, as after 15 minutes
 without a call, the next call opens another, and what was held before is lost.
@@ -55,6 +57,7 @@ class _Socket(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
+_UNSURE = "; the call may have taken effect, so look before you repeat it"
 _LAST = 5  # how long, in seconds, the last calls of somebody who leaves may take
 
 
@@ -169,6 +172,8 @@ class Client:
                     conn.close()
                 self._drop()  # they may have broken, too
                 passing = isinstance(e, (OSError, http.client.HTTPException)) and not isinstance(e, (socket.timeout, ValueError))
+                if isinstance(e, socket.timeout) and sent and method != "GET":
+                    raise socket.timeout(f"no answer within {timeout} s" + _UNSURE) from e
                 if not passing:  # a wrong certificate is a ValueError, too
                     raise
                 failure = e
@@ -178,7 +183,7 @@ class Client:
                 if not failure:
                     return answer, text
                 if sent and method != "GET":
-                    raise Unanswered(f"no server answers: {failure}; the call may have taken effect, so look before you repeat it") from failure
+                    raise Unanswered(f"no server answers: {failure}" + _UNSURE) from failure
                 raise failure
             if failures > 1 or not failure:
                 time.sleep(random.uniform(0.5, 1) * min(0.02 * 2 ** min(failures, 6), 1))
