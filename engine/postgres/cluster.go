@@ -170,7 +170,7 @@ func findCluster(ctx context.Context, o Options) (c *Cluster, version int, err e
 		version, err = schemaVersion(ctx, conn.Conn())
 		switch {
 		case undefinedTable(err):
-			return ErrNoSchema
+			return cmp.Or(elsewhere(ctx, conn.Conn()), ErrNoSchema)
 		case err == nil && version > known:
 			return otherSchema(version, known)
 		case err != nil:

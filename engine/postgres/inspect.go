@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -50,6 +51,7 @@ type Report struct {
 	Commit    time.Duration // the median of a commit that is written; 0: unknown
 	Tables    []Table       // of the schema
 	Look      cluster.Look  // empty without a schema
+	Elsewhere error         // where the tables are, if there is no schema only because they are not on the search_path
 	Durable   error         // why acknowledged commits can be lost; nil: they cannot
 }
 
@@ -134,7 +136,10 @@ func (r *Report) inspectSchema(ctx context.Context, conn *pgx.Conn) (err error) 
 	}
 	r.Schema, err = schemaVersion(ctx, conn)
 	if undefinedTable(err) {
-		return nil
+		if r.Elsewhere = elsewhere(ctx, conn); errors.Is(r.Elsewhere, ErrElsewhere) {
+			return nil
+		}
+		return r.Elsewhere
 	}
 	if err != nil || r.Schema != r.Known {
 		return err

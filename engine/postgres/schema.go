@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -42,6 +43,9 @@ func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 	}()
 	version, err = schemaVersion(ctx, conn)
 	if undefinedTable(err) {
+		if err := elsewhere(ctx, conn); err != nil {
+			return err
+		}
 		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "CREATE TABLE leasehold_schema (version int NOT NULL)"); err != nil {
 				return err
@@ -73,6 +77,26 @@ func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 		}
 	}
 	return nil
+}
+
+// ErrElsewhere says that the tables are in a schema that is not on the
+// search_path.
+var ErrElsewhere = errors.New("the tables of leasehold are not on the search_path")
+
+// elsewhere returns [ErrElsewhere] if a schema that this user does not search has
+// the tables, so that a search_path that was changed, or a right that was revoked,
+// makes no second, empty state. One that the DSN itself has is meant to.
+func elsewhere(ctx context.Context, conn *pgx.Conn) error {
+	given := conn.Config().RuntimeParams
+	if given["search_path"] != "" || strings.Contains(given["options"], "search_path") {
+		return nil
+	}
+	var schema *string
+	const sql = "SELECT min(n.nspname) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.relname = 'leasehold_schema' AND c.relkind = 'r'"
+	if err := conn.QueryRow(ctx, sql).Scan(&schema); err != nil || schema == nil {
+		return err
+	}
+	return fmt.Errorf("%w of user %q: they are in schema %q", ErrElsewhere, conn.Config().User, *schema)
 }
 
 // lastMigration returns the version of the schema that this program creates.

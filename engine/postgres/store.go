@@ -152,7 +152,7 @@ func patiently(ctx context.Context, patience time.Duration, logf func(string, ..
 func passes(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
-		return !slices.ContainsFunc([]error{ErrSuperseded, ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrCorrupt, engine.ErrNewer}, func(lasts error) bool { return errors.Is(err, lasts) })
+		return !slices.ContainsFunc([]error{ErrSuperseded, ErrElsewhere, ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrCorrupt, engine.ErrNewer}, func(lasts error) bool { return errors.Is(err, lasts) })
 	}
 	if _, refused := errors.AsType[*pgconn.ConnectError](err); !refused && pg.SeverityUnlocalized == "FATAL" {
 		return true // whatever the reason: a new connection meets it, too, if it lasts
@@ -167,7 +167,7 @@ func passes(err error) bool {
 // Reason says in a few words, without the names of machines and users, why the
 // database cannot be used. It returns "" for an error that is not about that.
 func Reason(err error) string {
-	for _, known := range []error{ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrNewer} {
+	for _, known := range []error{ErrElsewhere, ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrNewer} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -194,6 +194,8 @@ func Reason(err error) string {
 		return "its database accepts no more connections"
 	case pg.Code == "25006":
 		return "its database is read-only"
+	case pg.Code == "42P01":
+		return ErrElsewhere.Error()
 	case pg.Code == "42501":
 		return "its user has too few rights in its database"
 	case pg.Code == "57014":

@@ -114,6 +114,8 @@ func latencyFindings(r postgres.Report) []finding {
 
 func leaderFindings(r postgres.Report) (found []finding) {
 	switch {
+	case r.Elsewhere != nil:
+		return []finding{faultOf("leaders", database.Explain(r.Elsewhere))}
 	case r.Schema == 0:
 		return []finding{{"leaders", note, "no server has used this database yet", "leasehold serve --postgres makes what it needs there"}}
 	case r.Schema != r.Known:
