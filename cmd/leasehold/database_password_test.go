@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
 )
 
-// A server whose database gets another password goes on with the one that
+// A server whose database gets another password, or another user, goes on with what
 // --postgres-file has then, without a restart.
 func TestAServerReadsItsPasswordAgain(t *testing.T) {
 	t.Parallel()
@@ -30,21 +30,21 @@ func TestAServerReadsItsPasswordAgain(t *testing.T) {
 	}
 	rules, err := os.ReadFile(hba)
 	if err == nil {
-		err = os.WriteFile(hba, append([]byte("local all renewed scram-sha-256\n"), rules...), 0o600)
+		err = os.WriteFile(hba, append([]byte("local all renewed,successor scram-sha-256\n"), rules...), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	postgrestest.Exec(t, database.DSN(), "SELECT pg_reload_conf()")
 	dsn := inDir(t, "dsn")
-	write := func(password string) {
+	write := func(user, password string) {
 		t.Helper()
-		text := strings.NewReplacer("user=test", "user=renewed password="+password, "dbname=postgres", "dbname=renewed").Replace(database.DSN())
+		text := strings.NewReplacer("user=test", "user="+user+" password="+password, "dbname=postgres", "dbname=renewed").Replace(database.DSN())
 		if err := os.WriteFile(dsn, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("first")
+	write("renewed", "first")
 	startDaemon(t, "--single-node", "--postgres-file", dsn)
 	await := func(password string) {
 		t.Helper()
@@ -60,7 +60,12 @@ func TestAServerReadsItsPasswordAgain(t *testing.T) {
 	}
 	await("first")
 	postgrestest.Exec(t, database.DSN(), "ALTER ROLE renewed PASSWORD 'second'")
-	write("second")
+	write("renewed", "second")
 	postgrestest.Exec(t, database.DSN(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'renewed'")
 	await("second")
+	postgrestest.Exec(t, database.DSN(), "CREATE ROLE successor LOGIN PASSWORD 'third' IN ROLE renewed")
+	postgrestest.Exec(t, database.DSN(), "ALTER ROLE renewed NOLOGIN")
+	write("successor", "third")
+	postgrestest.Exec(t, database.DSN(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'renewed'")
+	await("third")
 }

@@ -24,7 +24,7 @@ type Options struct {
 	// comes from libpq's environment variables and files.
 	DSN string
 	// Current returns the DSN as it is now. Each new connection is made with its
-	// password and certificates, because they may have been replaced. If it is
+	// user, password and certificates, because they may have been replaced. If it is
 	// nil or fails, the DSN is DSN, which may name files that have them.
 	Current func() (dsn string, err error)
 	// Partition is the number of the state within the database.
@@ -105,7 +105,7 @@ func (o Options) config() (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// renew gives the configuration for one connection the password and the
+// renew gives the configuration for one connection the user, the password and the
 // certificates of the present DSN. What cannot be read stays as it was, and so
 // do the hosts: another database may have another state.
 func (o Options) renew(c *pgx.ConnConfig) {
@@ -119,7 +119,7 @@ func (o Options) renew(c *pgx.ConnConfig) {
 	if err != nil || now.Host != c.Host || now.Port != c.Port || !slices.EqualFunc(now.Fallbacks, c.Fallbacks, func(a, b *pgconn.FallbackConfig) bool { return a.Host == b.Host && a.Port == b.Port }) {
 		return
 	}
-	c.Password, c.TLSConfig, c.Fallbacks = now.Password, now.TLSConfig, now.Fallbacks
+	c.User, c.Password, c.TLSConfig, c.Fallbacks = now.User, now.Password, now.TLSConfig, now.Fallbacks
 }
 
 // dial makes a connection that is in no pool.
