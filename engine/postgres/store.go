@@ -194,12 +194,16 @@ func Reason(err error) string {
 		return "its database accepts no more connections"
 	case pg.Code == "25006":
 		return "its database is read-only"
+	case pg.Code == "26000", pg.Code == "42P05": // a prepared statement of somebody else
+		return ErrPooled.Error()
 	case pg.Code == "42P01":
 		return ErrElsewhere.Error()
 	case pg.Code == "42501":
 		return "its user has too few rights in its database"
 	case pg.Code == "57014":
 		return "its database cancels its statements: see statement_timeout"
+	case pg.Code[:2] == "08": // PgBouncer has this for all that it refuses
+		return "its database, or the pooler before it, refuses connections"
 	case pg.Code[:2] == "28":
 		return "its database does not accept its user"
 	case pg.Code[:2] == "57":

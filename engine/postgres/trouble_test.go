@@ -433,6 +433,25 @@ func TestAPoolerThatSharesSessionsIsRefused(t *testing.T) {
 	}
 }
 
+// A pooler may be told to share sessions while servers use it. The reason says so, and
+// not that a prepared statement is there already. So it does for a pooler that has not
+// got the database.
+func TestReasonsBehindAPooler(t *testing.T) {
+	s := postgrestest.Start(t)
+	dsn := s.Pooler(t, "transaction")
+	var err error
+	for range 2 { // each prepares statements of the same names, in one session
+		_, err = postgres.Open(t.Context(), postgres.Options{DSN: dsn, Partition: 1, SingleNode: true})
+	}
+	if got, want := postgres.Reason(err), postgres.ErrPooled.Error(); got != want {
+		t.Errorf("the reason of %v is %q", err, got)
+	}
+	_, err = postgres.Open(t.Context(), postgres.Options{DSN: strings.Replace(dsn, "dbname=postgres", "dbname=nowhere", 1), SingleNode: true, Patience: time.Second})
+	if got, want := postgres.Reason(err), "its database, or the pooler before it, refuses connections"; got != want {
+		t.Errorf("the reason of %v is %q", err, got)
+	}
+}
+
 // A DSN that cannot be parsed is not shown, since it may have a password.
 func TestADSNThatCannotBeParsedIsNotShown(t *testing.T) {
 	for _, dsn := range []string{"host=h password = hidden dbname", "host=h password='a' hidden", "host=h passwordhidden", "postgres://u:hid%zzen@h/db"} {
