@@ -42,7 +42,7 @@ func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, erro
 		return nil, err
 	}
 	cfg.MaxConns = 2
-	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return checkDurable(ctx, conn, o.SingleNode) }
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return prepare(ctx, conn, o.SingleNode) }
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func Connect(ctx context.Context, o Options) (_ *Connections, err error) {
 	c := &Connections{folds: make(chan struct{}, folders)}
 	for pool, size := range map[**pgxpool.Pool]int32{&c.short: readers, &c.long: snapshots, &c.fold: folders} {
 		cfg := cfg.Copy()
-		cfg.MaxConns = size
+		cfg.MaxConns, cfg.AfterConnect = size, seeAll
 		if *pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 			c.Close()
 			return nil, err

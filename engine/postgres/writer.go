@@ -192,11 +192,30 @@ func connect(ctx context.Context, cfg *pgxpool.Config, singleNode bool) (*pgx.Co
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDurable(ctx, conn, singleNode); err != nil {
+	if err := prepare(ctx, conn, singleNode); err != nil {
 		disconnect(conn)
 		return nil, err
 	}
 	return conn, nil
+}
+
+// prepare prepares a new connection, and refuses a database that is less durable
+// than is required.
+func prepare(ctx context.Context, conn *pgx.Conn, singleNode bool) error {
+	if err := seeAll(ctx, conn); err != nil {
+		return err
+	}
+	return checkDurable(ctx, conn, singleNode)
+}
+
+// seeAll makes statements fail if row security would hide rows from them, which
+// would look like a state that has lost them.
+func seeAll(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "SET row_security = off")
+	if hasCode(err, "42704") {
+		return nil // a database that has no row security
+	}
+	return err
 }
 
 func disconnect(conn *pgx.Conn) {

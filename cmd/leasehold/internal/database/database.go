@@ -112,7 +112,7 @@ func Explain(err error) error {
 		return exit.Hint(err, "turn that setting on, for the database and for the user that leasehold connects as")
 	case failed == nil:
 	case failed.Code == "42501" && strings.Contains(failed.Message, "leasehold_"): // insufficient privilege on a table, which the message names in every language
-		return exit.Hint(err, "the tables belong to another user: connect as that user, or GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA … to the user of leasehold; only their owner can upgrade them")
+		return exit.Hint(err, "the tables belong to another user: connect as that user, or GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA … to the user of leasehold; only their owner can upgrade them. If row security is on for them, ALTER TABLE … DISABLE ROW LEVEL SECURITY")
 	case failed.Code == "42501", failed.Code == "3F000": // insufficient privilege, no schema
 		return exit.Hint(err, "the user of leasehold needs a schema on its search_path in which it may make tables: GRANT CREATE ON SCHEMA …, or CREATE SCHEMA … AUTHORIZATION …")
 	case failed.Code == "57014": // canceled
