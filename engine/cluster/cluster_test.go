@@ -511,6 +511,46 @@ func TestNoPartitionIsLostWithAnAnswer(t *testing.T) {
 	}
 }
 
+// The database may name a server as the leader of a partition that it does not lead: its
+// request to lead, which had no answer, has an effect late, or the database has gone back
+// in time. Somebody leads it soon.
+func TestAServerThatLeadsOnlyInTheDatabaseLetsGo(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		w.pass(10 * time.Second)
+		before := w.check()
+		if before["a"]+before["b"] != 3 {
+			t.Fatalf("they lead %v", before)
+		}
+		for _, drained := range []*house{nil, a} { // it should lead some, and none
+			if drained != nil {
+				w.mu.Lock()
+				for _, s := range w.servers {
+					s.Draining = s.Address == drained.name
+				}
+				w.mu.Unlock()
+				w.pass(10 * time.Second)
+				w.want(map[string]int{"b": 3})
+			}
+			w.mu.Lock()
+			for _, s := range w.servers {
+				for n := range w.partitions {
+					if s.Address == "a" {
+						w.partitions[n].Leader, w.partitions[n].Epoch = s.ID, w.partitions[n].Epoch+1
+					}
+				}
+			}
+			w.mu.Unlock()
+			b.giveUp() // it is superseded, and finds out by its next commit
+			w.pass(10 * time.Second)
+			after := w.check()
+			if after["a"]+after["b"] != 3 {
+				t.Errorf("they lead %v", after)
+			}
+		}
+	})
+}
+
 func (w *world) setFlaky(flaky *rand.Rand) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -328,7 +328,10 @@ func (m *Member) observe(ctx context.Context, self uuid.UUID, look Look, sent ti
 }
 
 // act takes and gives up partitions. A partition that is being given up counts
-// as led until that is complete.
+// as led until that is complete. The database may name this server as the leader
+// of one that it does not lead: a statement that takes the lead, and whose answer
+// was lost, may have had its effect late, or the database went back in time. Such
+// a partition is given up.
 func (m *Member) act(self uuid.UUID, look Look, begin func(Partition)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -338,20 +341,29 @@ func (m *Member) act(self uuid.UUID, look Look, begin func(Partition)) {
 			l.stop()
 		}
 	}
+	for _, p := range look.Partitions {
+		if p.Leader == self && m.leads[p.Number] == nil {
+			take = append(take, p)
+		}
+	}
 	for _, p := range take {
 		m.leads[p.Number] = &lead{stop: func() {}}
 		begin(p)
 	}
 }
 
-// lead leads one partition, until leading ends or the partition is given up.
+// lead leads one partition, until leading ends or the partition is given up. One
+// that this server leads only in the database is given up at once.
 func (m *Member) lead(leading context.Context, p Partition, term *Term) {
 	ctx, stop := context.WithCancel(leading)
 	defer stop()
 	m.mu.Lock()
 	m.leads[p.Number].stop = stop
 	m.mu.Unlock()
-	err := m.opts.Lead(ctx, p, term)
+	var err error
+	if p.Leader != term.ID {
+		err = m.opts.Lead(ctx, p, term)
+	}
 	if err != nil && ctx.Err() == nil {
 		m.report(fmt.Errorf("cluster: lead partition %d: %w", p.Number, err))
 	}
