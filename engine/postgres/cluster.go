@@ -253,8 +253,17 @@ func (c *Cluster) Leave(ctx context.Context, id uuid.UUID) error {
 	return err
 }
 
-// Release implements [cluster.Database].
+// Release implements [cluster.Database]. A statement whose answer is lost may
+// reach the database later, when the server leads again. It names the epoch, and
+// then does nothing.
 func (c *Cluster) Release(ctx context.Context, partition int64, leader uuid.UUID) error {
-	_, err := c.pool.Exec(ctx, "UPDATE leasehold_partition SET leader = NULL WHERE partition = $1 AND leader = $2", partition, leader)
+	var epoch int64
+	err := c.pool.QueryRow(ctx, "SELECT epoch FROM leasehold_partition WHERE partition = $1 AND leader = $2", partition, leader).Scan(&epoch)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // another leads, or nobody
+	}
+	if err == nil {
+		_, err = c.pool.Exec(ctx, "UPDATE leasehold_partition SET leader = NULL WHERE partition = $1 AND leader = $2 AND epoch = $3", partition, leader, epoch)
+	}
 	return err
 }

@@ -190,7 +190,12 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 	return s, nil
 }
 
-// lead takes the lead and reads the log.
+// errSilent ends the taking of a lead that hears nothing more.
+var errSilent = errors.New("the database has not answered")
+
+// lead takes the lead and reads the log. It gives up after waiting for one
+// answer for as long as s.patience: the connection may lead nowhere, and to
+// the database this server may be the leader already.
 func (s *store) lead(ctx context.Context, o Options) error {
 	if err := s.patiently(ctx, s.connect); err != nil {
 		return err
@@ -198,53 +203,71 @@ func (s *store) lead(ctx context.Context, o Options) error {
 	if err := migrate(ctx, s.conn); err != nil {
 		return err
 	}
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(s.patience, func() { cancel(errSilent) })
+	defer silent.Stop()
+	moved, err := s.takeLead(waiting, o, func() { silent.Reset(s.patience) })
+	switch {
+	case err != nil && context.Cause(waiting) == errSilent:
+		return fmt.Errorf("%w for %v; perhaps the partition is locked: %w", errSilent, s.patience, err)
+	case err != nil:
+		return err
+	case moved:
+		return s.leap(ctx, o.Clock)
+	}
+	return s.lift(ctx, 0, 1)
+}
+
+// takeLead calls heard for each answer. moved reports whether the partition was
+// led in another timeline before.
+func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved bool, err error) {
 	timeline, err := timelineOf(ctx, s.conn)
 	if err != nil {
-		return err
+		return false, err
 	}
+	heard()
 	if _, err := s.conn.Exec(ctx, "INSERT INTO leasehold_partition (partition, epoch, timeline) VALUES ($1, 0, $2) ON CONFLICT (partition) DO NOTHING", s.partition, timeline); err != nil {
-		return err
+		return false, err
 	}
+	heard()
 	var before, known int64
 	if err := s.conn.QueryRow(ctx, "SELECT epoch, timeline FROM leasehold_partition WHERE partition = $1", s.partition).Scan(&before, &known); err != nil {
-		return err
+		return false, err
 	}
+	heard()
 	var leader *uuid.UUID
 	if o.Leader != uuid.Nil {
 		leader = &o.Leader
 	}
 	err = s.conn.QueryRow(ctx, leadSQL, s.partition, timeline, leap, leader, o.Epoch).Scan(&s.epoch)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return ErrSuperseded
+		return false, ErrSuperseded
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
+	heard()
 	rows, err := s.conn.Query(ctx, "SELECT sequence, batch FROM leasehold_log WHERE partition = $1 ORDER BY sequence", s.partition)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer rows.Close()
 	var sequence int64
 	for rows.Next() {
+		heard()
 		var batch []byte
 		before := sequence
 		if err := rows.Scan(&sequence, &batch); err != nil {
-			return err
+			return false, err
 		}
 		if before != 0 && sequence != before+1 {
-			return fmt.Errorf("%w: the log goes from %d to %d", engine.ErrCorrupt, before, sequence)
+			return false, fmt.Errorf("%w: the log goes from %d to %d", engine.ErrCorrupt, before, sequence)
 		}
 		if err := s.active.replay(batch); err != nil {
-			return fmt.Errorf("%w: entry %d of the log: %w", engine.ErrCorrupt, sequence, err)
+			return false, fmt.Errorf("%w: entry %d of the log: %w", engine.ErrCorrupt, sequence, err)
 		}
 	}
 	s.open, s.logged = s.newRound(sequence+1, 0), sequence
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	if before > 0 && known != timeline {
-		return s.leap(ctx, o.Clock)
-	}
-	return s.lift(ctx, 0, 1)
+	return before > 0 && known != timeline, rows.Err()
 }

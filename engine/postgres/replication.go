@@ -101,6 +101,8 @@ func (s *store) lift(ctx context.Context, by, above int64) error {
 	if epoch == s.epoch {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
 	tag, err := s.conn.Exec(ctx, "UPDATE leasehold_partition SET epoch = $3 WHERE partition = $1 AND epoch = $2", s.partition, s.epoch, epoch)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = ErrSuperseded

@@ -14,9 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/cluster"
 	"github.com/leasehold/leasehold/engine/postgres"
 	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
 )
@@ -224,6 +226,105 @@ func TestALeaderThatIsLostInAFoldKeepsNoLead(t *testing.T) {
 	}
 }
 
+// The connection over which a server takes the lead may lead nowhere before it has its
+// answer, when the database has made that server the leader. The server gives up then, so
+// that it can let go and try again.
+func TestALeadThatIsTakenOverALostConnectionIsGivenUp(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	n, through := between(t, dsn)
+	o := postgres.Options{DSN: dsn, SingleNode: true, Partition: 1, Patience: 15 * time.Second}
+	put(t, mustOpen(t, o), "a")
+	release := lockPartition(t, dsn, 1)
+	lost := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // else it waits for ever
+	defer cancel()
+	go func() {
+		o := o
+		o.DSN = through
+		e, err := postgres.Open(ctx, o)
+		if err == nil {
+			err = errors.Join(errors.New("it leads"), e.Close())
+		}
+		lost <- err
+	}()
+	for others(t, dsn, "wait_event_type = 'Lock'") == 0 {
+		select {
+		case err := <-lost:
+			t.Fatalf("before the partition was free: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	epoch := query[int](t, dsn, "SELECT epoch FROM leasehold_partition WHERE partition = 1")
+	n.forget()
+	release()
+	if err := <-lost; err == nil || !strings.Contains(err.Error(), "the database has not answered for 15s") {
+		t.Errorf("it ended with %v", err)
+	}
+	if now := query[int](t, dsn, "SELECT epoch FROM leasehold_partition WHERE partition = 1"); now != epoch+1 {
+		t.Errorf("the epoch is %d, and was %d", now, epoch)
+	}
+	if got := keys(t, mustOpen(t, o)); got != "a" {
+		t.Errorf("the next has %q", got)
+	}
+}
+
+// A server gives up a partition again if it had no answer. The network may deliver the
+// first request when the server leads the partition again.
+func TestARequestToGiveUpThatArrivesLateChangesNothing(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	n, through := between(t, dsn)
+	o := postgres.Options{DSN: through, SingleNode: true, Patience: 15 * time.Second, Leader: uuid.New()}
+	c, err := postgres.OpenCluster(t.Context(), o, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Register(t.Context(), cluster.Server{ID: o.Leader}); err != nil {
+		t.Fatal(err)
+	}
+	take := func() {
+		t.Helper()
+		look, err := c.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := o
+		o.DSN, o.Epoch = dsn, look.Partitions[0].Epoch
+		e, err := postgres.Open(t.Context(), o)
+		if err == nil {
+			err = e.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	giveUp := func(patience time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		return c.Release(ctx, 0, o.Leader)
+	}
+	for range 2 { // the first prepares its statements
+		take()
+		if err := giveUp(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take()
+	n.forget()
+	for giveUp(time.Second) != nil {
+		continue
+	}
+	take()
+	if n.deliver(t) == 0 {
+		t.Error("nothing was sent before")
+	}
+	if leader := query[uuid.UUID](t, dsn, "SELECT leader FROM leasehold_partition"); leader != o.Leader {
+		t.Errorf("the leader is %v", leader)
+	}
+}
+
 // A network passes connections on, until it forgets them.
 type network struct {
 	mu    sync.Mutex
@@ -286,7 +387,10 @@ func between(t *testing.T, dsn string) (n *network, through string) {
 				}
 			}()
 			go func() {
-				n.pass(b, a) // a stays open: what the database said last can be read
+				n.pass(b, a)
+				if !n.forgot(a) {
+					_ = a.(*net.UnixConn).CloseWrite() // what the database said last can be read; the client may have closed it
+				}
 				close(over)
 			}()
 		}
