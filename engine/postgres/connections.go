@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"net"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -50,6 +52,22 @@ func (c *Connections) renew() {
 	for _, pool := range []*pgxpool.Pool{c.short, c.long, c.fold} {
 		pool.Reset()
 	}
+}
+
+// lastWords is how long a connection that did not answer is listened to before it
+// is closed.
+const lastWords = time.Second
+
+// A lostConn is closed soon after it was found to lead nowhere. Otherwise pgx waits
+// 15 s for what the database may say last, and until then a pool makes no other
+// connection in its place.
+type lostConn struct{ net.Conn }
+
+func (c lostConn) SetDeadline(t time.Time) error {
+	if latest := time.Now().Add(lastWords); t.After(latest) {
+		t = latest
+	}
+	return c.Conn.SetDeadline(t)
 }
 
 // Close closes them. They must not be used any more.

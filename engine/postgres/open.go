@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -101,6 +102,14 @@ func (o Options) config() (*pgxpool.Config, error) {
 	cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	cfg.PingTimeout = max(o.Patience/10, time.Second)              // of a connection that was idle, which may lead nowhere
 	cfg.ConnConfig.ConnectTimeout = max(o.Patience/3, time.Second) // for each host, because a lost one does not answer
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return lostConn{nc}, nil
+	}
 	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error { o.renew(c); return nil }
 	return cfg, nil
 }

@@ -325,6 +325,84 @@ func TestARequestToGiveUpThatArrivesLateChangesNothing(t *testing.T) {
 	}
 }
 
+// All connections for reads, or for beats, may be lost at once, and those after them. New
+// ones do not wait until these are buried.
+func TestNewConnectionsDoNotWaitForLostOnes(t *testing.T) {
+	t.Parallel()
+	const buried = 15 * time.Second // pgx closes a lost connection after this
+	t.Run("reads", func(t *testing.T) {
+		t.Parallel()
+		dsn := postgrestest.Database(t)
+		n, through := between(t, dsn)
+		e := mustOpen(t, postgres.Options{DSN: through, Patience: buried - time.Second, FoldSize: 1})
+		for _, key := range []string{"~a", "~b"} { // when the second is in the records, only these have the first
+			put(t, e, key)
+			for i := 0; query[int](t, dsn, "SELECT count(*) FROM leasehold_record WHERE encode(key, 'escape') LIKE '%'||$1||'%'", key) == 0; i++ {
+				put(t, e, fmt.Sprint("k", i))
+			}
+		}
+		conn, err := pgx.Connect(t.Context(), dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
+		tx, err := conn.Begin(t.Context())
+		if err == nil {
+			_, err = tx.Exec(t.Context(), "LOCK TABLE leasehold_record")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reads sync.WaitGroup
+		defer reads.Wait()
+		for range 8 { // more than there are connections
+			reads.Go(func() {
+				if row, found, err := e.Get(t.Context(), "~a"); err != nil || !found {
+					t.Errorf("read: %v %v %v", row, found, err)
+				}
+			})
+		}
+		for deadline := time.Now().Add(time.Minute); others(t, dsn, "wait_event_type = 'Lock' AND query LIKE 'SELECT value%'") < 4; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("there are no four reads")
+			}
+		}
+		n.forget()
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("beats", func(t *testing.T) {
+		t.Parallel()
+		dsn := postgrestest.Database(t)
+		n, through := between(t, dsn)
+		c, err := postgres.OpenCluster(t.Context(), postgres.Options{DSN: through, SingleNode: true, Patience: 15 * time.Second}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		id := uuid.New()
+		if err := c.Register(t.Context(), cluster.Server{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+		beat := func(limit time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			_, _, err := c.Beat(ctx, id, 0)
+			return err
+		}
+		for range 4 {
+			n.forget()
+			if beat(time.Second) == nil {
+				t.Fatal("the network forgot no connection")
+			}
+			if err := beat(buried - 2*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // A network passes connections on, until it forgets them.
 type network struct {
 	mu    sync.Mutex
