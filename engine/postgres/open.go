@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,6 +111,7 @@ func (o Options) config() (*pgxpool.Config, error) {
 		}
 		return lostConn{nc}, nil
 	}
+	cfg.ConnConfig.OnNotice = noticed
 	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error { o.renew(c); return nil }
 	return cfg, nil
 }
@@ -223,9 +225,11 @@ func (s *store) lead(ctx context.Context, o Options) error {
 	case err != nil:
 		return err
 	case moved:
-		return s.leap(ctx, o.Clock)
+		err = s.leap(ctx, o.Clock)
+	default:
+		err = s.lift(ctx, 0, 1)
 	}
-	return s.lift(ctx, 0, 1)
+	return cmp.Or(err, replicated(s.conn))
 }
 
 // takeLead calls heard for each answer. moved reports whether the partition was

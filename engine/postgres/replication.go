@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/memory"
@@ -49,6 +50,29 @@ func checkDurable(ctx context.Context, conn *pgx.Conn, singleNode bool) error {
 		return fmt.Errorf("%w: synchronous_standby_names is empty", ErrNotReplicated)
 	case commit != "on" && commit != "remote_apply":
 		return fmt.Errorf("%w: synchronous_commit is %s", ErrNotReplicated, commit)
+	}
+	return nil
+}
+
+// errUnwaited says that somebody has canceled a statement whose commit waited for
+// a standby. PostgreSQL then acknowledges the commit, with a warning, although
+// perhaps no other machine has it.
+var errUnwaited = errors.New("its wait for a synchronous standby was canceled")
+
+// unwaited is in the data of a connection after such a warning.
+const unwaited = "unwaited"
+
+// noticed notes such a warning. Its text depends on the language of the server.
+func noticed(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if n.Routine == "SyncRepWaitForLSN" {
+		conn.CustomData()[unwaited] = true
+	}
+}
+
+// replicated returns errUnwaited if that happened to any commit of a connection.
+func replicated(conn *pgx.Conn) error {
+	if conn.PgConn().CustomData()[unwaited] != nil {
+		return errUnwaited
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,6 +99,80 @@ func TestACommitThatIsCanceledIsSentAgain(t *testing.T) {
 	}
 	if got := keys(t, e); got != "a b" {
 		t.Errorf("it has %q", got)
+	}
+}
+
+// If an operator cancels a commit that waits for a synchronous standby, PostgreSQL says that
+// it is done. It is not acknowledged, but written again, until a standby has it. The same is
+// true of the lead.
+func TestACommitWhoseStandbyIsAwaitedInVainIsNotAcknowledged(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Start(t).DSN()
+	o := postgres.Options{DSN: dsn, SingleNode: true, Partition: 1, Patience: time.Hour}
+	e := mustOpen(t, o)
+	put(t, e, "a")
+	standby := func(set string) {
+		t.Helper()
+		postgrestest.Exec(t, dsn, "ALTER SYSTEM "+set)
+		postgrestest.Exec(t, dsn, "SELECT pg_reload_conf()")
+	}
+	standby("SET synchronous_standby_names = 'nobody'")
+	const waits = "wait_event = 'SyncRep'"
+	waiter := func() int {
+		return query[int](t, dsn, "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND "+waits)
+	}
+	cancel := func() {
+		postgrestest.Exec(t, dsn, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND "+waits)
+	}
+	var acknowledged atomic.Int64
+	ctx, over := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for ctx.Err() == nil {
+			if err := tryPut(context.WithoutCancel(ctx), e, "b"); err != nil {
+				t.Error(err)
+				return
+			}
+			acknowledged.Add(1)
+		}
+	})
+	defer func() {
+		over()
+		standby("RESET synchronous_standby_names")
+		writing.Wait()
+	}()
+	for waiter() == 0 { // the database reads its settings now and then
+		time.Sleep(time.Millisecond)
+	}
+	before := acknowledged.Load()
+	for range 3 {
+		was := waiter()
+		for cancel(); waiter() == was || waiter() == 0; time.Sleep(time.Millisecond) { // until it is sent again
+			if acknowledged.Load() > before {
+				t.Fatal("what no standby has is acknowledged")
+			}
+		}
+	}
+
+	lead := make(chan error, 1)
+	go func() {
+		o := o
+		o.Partition = 2
+		e, err := postgres.Open(t.Context(), o)
+		if err == nil {
+			err = e.Close()
+		}
+		lead <- err
+	}()
+	for err := error(nil); err == nil; time.Sleep(time.Millisecond) {
+		select {
+		case err = <-lead:
+			if err == nil || !strings.Contains(err.Error(), "its wait for a synchronous standby was canceled") {
+				t.Fatalf("the lead: %v", err)
+			}
+		default:
+			cancel()
+		}
 	}
 }
 

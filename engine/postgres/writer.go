@@ -159,7 +159,10 @@ func (w *writer) append(ctx context.Context, rounds []*round) error {
 		if errors.Is(err, context.DeadlineExceeded) {
 			w.lost()
 		}
-		if slices.ContainsFunc(rounds, func(r *round) bool { return r.err != nil }) {
+		if err == nil {
+			err = replicated(w.conn)
+		}
+		if err == errUnwaited || slices.ContainsFunc(rounds, func(r *round) bool { return r.err != nil }) {
 			w.disconnect() // perhaps it leads to a database that is primary no more
 		}
 		return err
