@@ -148,8 +148,8 @@ func InWords(ctx context.Context, tool string, err error) error {
 	switch {
 	case ctx.Err() != nil:
 	case BrokeOff(err):
-		return exit.Hint(Unanswered(tool, fmt.Errorf("the daemon ended the connection before it answered %s", tool)),
-			"once it runs again, see what came of it with leasehold leases and leasehold kv")
+		return exit.Hint(Unanswered(tool, fmt.Errorf("the connection ended before the daemon answered %s", tool)),
+			"once it can be reached again, see what came of it with leasehold leases and leasehold kv")
 	case IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_token_"):
 		return exit.Hint(err, "leasehold token list shows the tokens")
 	case IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_"):
