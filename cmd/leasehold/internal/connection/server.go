@@ -202,10 +202,12 @@ type upgraded struct {
 	raw net.Conn // below TLS
 	in  *bufio.Reader
 
-	reading atomic.Bool // a Read waits
-	heard   atomic.Bool // one has returned since the last look
-	once    sync.Once
-	closed  chan struct{}
+	reading  atomic.Bool // a Read waits
+	heard    atomic.Bool // one has returned since the last look
+	welcomed atomic.Bool // something was read
+	lost     atomic.Bool // a Read has failed
+	once     sync.Once
+	closed   chan struct{}
 }
 
 func (c *upgraded) Read(p []byte) (int, error) {
@@ -213,6 +215,12 @@ func (c *upgraded) Read(p []byte) (int, error) {
 	n, err := c.in.Read(p)
 	c.reading.Store(false)
 	c.heard.Store(true)
+	if n > 0 {
+		c.welcomed.Store(true)
+	}
+	if err != nil {
+		c.lost.Store(true)
+	}
 	return n, err
 }
 
@@ -256,11 +264,14 @@ func (c *upgraded) watch() {
 var ping = []byte(`{"jsonrpc":"2.0","id":"leasehold-alive","method":"ping"}` + "\n")
 
 // Close tells the server that the client leaves, so the server does not wait for it to
-// return.
+// return. The client comes back if it has lost the connection, or was not welcomed in time.
+// The server may still hear it then, and a goodbye would end a session that goes on.
 func (c *upgraded) Close() error {
 	c.once.Do(func() { close(c.closed) })
-	_ = c.SetWriteDeadline(time.Now().Add(goodbyeTimeout))
-	_, _ = c.Write(wire.Notification(wire.Goodbye, nil)) // if this fails, the server notices the end of the connection
+	if c.welcomed.Load() && !c.lost.Load() {
+		_ = c.SetWriteDeadline(time.Now().Add(goodbyeTimeout))
+		_, _ = c.Write(wire.Notification(wire.Goodbye, nil)) // if this fails, the server notices the end of the connection
+	}
 	return c.Conn.Close()
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,4 +81,37 @@ func TestAConnectionThatNobodyReadsLasts(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A network may end one direction of a connection alone. A client that has lost it, or has
+// waited too long for its welcome, comes back, and its session must be there.
+func TestOnlyAClientThatLeavesSaysGoodbye(t *testing.T) {
+	for name, test := range map[string]struct {
+		answers string
+		lost    bool
+		goodbye bool
+	}{
+		"leaves":                  {"welcome", false, true},
+		"has lost the connection": {"welcome", true, false},
+		"was not welcomed":        {"", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			defer theirs.Close()
+			c := &upgraded{Conn: ours, raw: ours, in: bufio.NewReader(strings.NewReader(test.answers)), closed: make(chan struct{})}
+			if _, err := io.ReadFull(c, make([]byte, len(test.answers))); err != nil {
+				t.Fatal(err)
+			}
+			if test.lost {
+				if _, err := c.Read(make([]byte, 1)); err == nil {
+					t.Fatal("something was read")
+				}
+			}
+			go func() { _ = c.Close() }()
+			heard, err := io.ReadAll(theirs)
+			if err != nil || strings.Contains(string(heard), "goodbye") != test.goodbye {
+				t.Errorf("the server heard %q, %v", heard, err)
+			}
+		})
+	}
 }
