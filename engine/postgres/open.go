@@ -99,6 +99,7 @@ func (o Options) config() (*pgxpool.Config, error) {
 		text := err.Error()
 		return nil, fmt.Errorf("the DSN cannot be parsed: %s", strings.TrimLeft(text[strings.LastIndex(text, "`")+1:], ": "))
 	}
+	cfg.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // else that of the database, or of its user
 	// A standby, or a primary that was demoted, cannot be written to.
 	cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	cfg.PingTimeout = max(o.Patience/10, time.Second)              // of a connection that was idle, which may lead nowhere

@@ -709,6 +709,30 @@ func TestReasonsBehindAPooler(t *testing.T) {
 	}
 }
 
+// A database may have been made with any encoding: it has keys and values as bytes.
+func TestEncodings(t *testing.T) {
+	t.Parallel()
+	s := postgrestest.Start(t)
+	for _, encoding := range []string{"SQL_ASCII", "LATIN1", "UTF8"} {
+		postgrestest.Exec(t, s.DSN(), "CREATE DATABASE encoded ENCODING "+encoding+" TEMPLATE template0")
+		o := postgres.Options{DSN: strings.Replace(s.DSN(), "dbname=postgres", "dbname=encoded", 1), Partition: 1, SingleNode: true, FoldSize: 1, Patience: 15 * time.Second}
+		c, err := postgres.OpenCluster(t.Context(), o, 0)
+		if err != nil {
+			t.Fatalf("%s: %v", encoding, err)
+		}
+		c.Close()
+		e := mustOpen(t, o)
+		put(t, e, "z", "é", "日本")
+		if got := keys(t, e); got != "z é 日本" {
+			t.Errorf("%s: it has %q", encoding, got)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		postgrestest.Exec(t, s.DSN(), "DROP DATABASE encoded WITH (FORCE)")
+	}
+}
+
 // A DSN that cannot be parsed is not shown, since it may have a password.
 func TestADSNThatCannotBeParsedIsNotShown(t *testing.T) {
 	for _, dsn := range []string{"host=h password = hidden dbname", "host=h password='a' hidden", "host=h passwordhidden", "postgres://u:hid%zzen@h/db"} {
