@@ -198,6 +198,8 @@ func Reason(err error) string {
 		return ErrPooled.Error()
 	case pg.Code == "42P01":
 		return ErrElsewhere.Error()
+	case pg.Code == "3D000":
+		return "there is no database of that name"
 	case pg.Code == "42501":
 		return "its user has too few rights in its database"
 	case pg.Code == "57014":

@@ -808,6 +808,7 @@ func TestReasons(t *testing.T) {
 	dsn := postgrestest.Database(t)
 	for options, want := range map[string]string{
 		" options=-cdefault_transaction_read_only=on": "its database is read-only",
+		" dbname=nowhere":                     "there is no database of that name",
 		" port=1":                             "its database does not answer",
 		" options='-csearch_path=pg_catalog'": "its user has too few rights in its database",
 	} {
