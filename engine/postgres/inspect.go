@@ -49,6 +49,7 @@ type Report struct {
 	Standbys  []Standby     // empty for a user without pg_monitor
 	RoundTrip time.Duration // the median of several
 	Commit    time.Duration // the median of a commit that is written; 0: unknown
+	Hangs     bool          // a commit did not end within [CommitLimit]
 	Tables    []Table       // of the schema
 	Look      cluster.Look  // empty without a schema
 	Elsewhere error         // where the tables are, if there is no schema only because they are not on the search_path
@@ -82,6 +83,9 @@ FROM pg_stat_replication ORDER BY application_name`
 	tablesToShow = `SELECT relname, pg_total_relation_size(relid), n_live_tup, n_dead_tup
 FROM pg_stat_user_tables WHERE relname LIKE 'leasehold\_%' AND pg_table_is_visible(relid) ORDER BY relname`
 )
+
+// CommitLimit is how long Inspect waits for its commits.
+const CommitLimit = 5 * time.Second
 
 // Inspect examines a database and changes nothing in it. Durable in the report
 // is the error for which Open would refuse it.
@@ -123,11 +127,18 @@ func Inspect(ctx context.Context, o Options) (r Report, err error) {
 	if r.RoundTrip, err = median(ctx, conn, "SELECT 1"); err != nil {
 		return r, err
 	}
-	// The message is not read by anybody, but it is committed like any write.
-	if r.Commit, err = median(ctx, conn, "SELECT pg_logical_emit_message(true, 'leasehold', 'doctor')"); err != nil {
-		r.Commit = 0 // not every database has the function, and not every user may call it
+	if err := r.inspectSchema(ctx, conn); err != nil {
+		return r, err
 	}
-	return r, r.inspectSchema(ctx, conn)
+	// The message is not read by anybody, but it is committed like any write. This
+	// comes last: a commit that hangs costs the connection.
+	limited, cancel := context.WithTimeout(ctx, CommitLimit)
+	defer cancel()
+	if r.Commit, err = median(limited, conn, "SELECT pg_logical_emit_message(true, 'leasehold', 'doctor')"); err != nil {
+		r.Commit = 0 // not every database has the function, and not every user may call it
+		r.Hangs = limited.Err() != nil && ctx.Err() == nil
+	}
+	return r, nil
 }
 
 func (r *Report) inspectSchema(ctx context.Context, conn *pgx.Conn) (err error) {

@@ -154,6 +154,11 @@ func TestACommitWhoseStandbyIsAwaitedInVainIsNotAcknowledged(t *testing.T) {
 		}
 	}
 
+	// An operator who looks is told so.
+	if r, err := postgres.Inspect(t.Context(), o); err != nil || !r.Hangs || r.Schema == 0 {
+		t.Errorf("the report is %+v (%v)", r, err)
+	}
+
 	lead := make(chan error, 1)
 	go func() {
 		o := o

@@ -102,6 +102,9 @@ func latencyFindings(r postgres.Report) []finding {
 	if r.RoundTrip > slowRoundTrip {
 		trip.Level, trip.Do = note, "run the servers near the database: each commit waits for a round trip"
 	}
+	if r.Hangs {
+		return []finding{trip, {"latency", fault, fmt.Sprintf("a commit did not end within %v: it waits for a synchronous standby, or for the disk of the database", postgres.CommitLimit), "start a standby that synchronous_standby_names names, or see the disk; do not cancel what waits"}}
+	}
 	if r.Commit == 0 {
 		return []finding{trip}
 	}
