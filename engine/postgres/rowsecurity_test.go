@@ -19,6 +19,7 @@ func TestRowSecurityHidesNoRecords(t *testing.T) {
 	e := mustOpen(t, o)
 	const records = "SELECT count(*) FROM leasehold_record WHERE encode(key, 'escape') LIKE '%early'"
 	put(t, e, "early", "~early")
+	put(t, e, "late")
 	for query[int](t, s.DSN(), records) < 2 {
 		time.Sleep(10 * time.Millisecond) // until a fold has written them
 		put(t, e, "late")
