@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/manifest"
@@ -157,8 +156,8 @@ func (d *Directory) lock() error {
 	if err != nil {
 		return err
 	}
-	// Any other error means that the file system has no such locks.
-	if errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
+	// An error means that the file system has no such locks.
+	if locked, err := process.TryLock(f); !locked && err == nil {
 		f.Close()
 		return d.dispatchedBy("another process")
 	}

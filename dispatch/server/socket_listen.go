@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 // ErrSocketInUse is returned by ListenSocket if another daemon listens there.
@@ -120,12 +122,13 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	locked, err := process.TryLock(f)
+	if err == nil && !locked {
+		err = ErrSocketInUse
+	}
+	if err != nil {
 		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, ErrSocketInUse
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		return nil, err
 	}
 	return f, nil
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -56,14 +55,14 @@ func (d *Dialer) start(ctx context.Context) (net.Conn, error) {
 	}
 	defer lock.Close() // and with it the lock
 	for {
-		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
+		locked, err := process.TryLock(lock)
+		if err != nil {
+			return nil, err
 		}
 		if nc, findErr := d.find(ctx); findErr == nil {
 			return nc, nil // whoever had the lock has started it
 		}
-		if err == nil {
+		if locked {
 			break
 		}
 		if err := pause(ctx); err != nil {

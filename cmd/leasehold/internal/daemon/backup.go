@@ -22,6 +22,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/memory"
@@ -195,10 +196,10 @@ func (b *backingUp) closed(ctx context.Context, state string) error {
 		return err
 	}
 	defer lock.Close() // and with it the lock
-	switch err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
-	case err != nil && !errors.Is(err, syscall.EWOULDBLOCK):
-		return fmt.Errorf("lock %s: %w", lock.Name(), err)
+	switch locked, err := process.TryLock(lock); {
 	case err != nil:
+		return err
+	case !locked:
 		return exit.Hint(fmt.Errorf("somebody is starting the daemon of %s", state), "try again")
 	}
 	return pebble.Backup(ctx, pebble.Options{Dir: filepath.Join(state, finished), Logf: b.note}, b.copy())

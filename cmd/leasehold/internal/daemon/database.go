@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"github.com/rs/zerolog"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/database"
@@ -17,7 +18,6 @@ import (
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/cluster"
 	"github.com/leasehold/leasehold/engine/postgres"
-	"github.com/rs/zerolog"
 )
 
 // A seat is this daemon's membership among the servers that share a database.
@@ -127,12 +127,13 @@ func lockPlace(dir string) (unlock func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	locked, err := process.TryLock(f)
+	if err == nil && !locked {
+		err = fmt.Errorf("%w: %s", engine.ErrLocked, dir)
+	}
+	if err != nil {
 		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w: %s", engine.ErrLocked, dir)
-		}
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		return nil, err
 	}
 	return f.Close, nil
 }

@@ -225,19 +225,17 @@ func writeAtomically(path string, v any) error {
 	return nil
 }
 
-// TryWrite writes a file in a directory to the disk, locks it, and removes it again. The error says
-// why that cannot be done: the free space of a file system says nothing of quotas, of files
-// that it can no longer make, or of a disk that fails.
+// TryWrite writes a file in a directory to the disk, locks it, and removes it again. The
+// error says why that cannot be done: the free space of a file system says nothing of
+// quotas, of files that it can no longer make, or of a disk that fails.
 func TryWrite(dir string) error {
 	f, err := os.CreateTemp(dir, ".leasehold-try-*")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(make([]byte, 4<<10))
-	if lockErr := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); lockErr != nil {
-		err = errors.Join(err, &fs.PathError{Op: "lock", Path: f.Name(), Err: lockErr})
-	}
-	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
+	_, lockErr := process.TryLock(f) // nobody else knows the file
+	return errors.Join(err, lockErr, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
 // Open reports whether a running process has the state open, listening or not.

@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 // A record lists what setup wrote on this machine, so that --uninstall can undo it. Its
@@ -47,11 +47,12 @@ func openRecord(state string) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = errors.New("another leasehold setup is running")
-		}
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", lock.Name(), err), lock.Close())
+	locked, err := process.TryLock(lock)
+	if err == nil && !locked {
+		err = errors.New("another leasehold setup is running")
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
 	}
 	r, err := readRecord(state)
 	if err != nil {
