@@ -164,11 +164,24 @@ func passes(err error) bool {
 	return pg.Code[:2] == "08"
 }
 
+// codes are what the database says that stands for an error of this package.
+var codes = map[string]error{
+	"26000": ErrPooled, "42P05": ErrPooled, // a prepared statement is missing, or is there already
+	"42P01": ErrElsewhere, // undefined table
+}
+
+// Means reports whether err is a known error of this package, or what the database says
+// of it.
+func Means(err, known error) bool {
+	pg, refused := errors.AsType[*pgconn.PgError](err)
+	return errors.Is(err, known) || refused && codes[pg.Code] == known
+}
+
 // Reason says in a few words, without the names of machines and users, why the
 // database cannot be used. It returns "" for an error that is not about that.
 func Reason(err error) string {
 	for _, known := range []error{ErrElsewhere, ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrNewer} {
-		if errors.Is(err, known) {
+		if Means(err, known) {
 			return known.Error()
 		}
 	}
@@ -194,10 +207,6 @@ func Reason(err error) string {
 		return "its database accepts no more connections"
 	case pg.Code == "25006":
 		return "its database is read-only"
-	case pg.Code == "26000", pg.Code == "42P05": // a prepared statement of somebody else
-		return ErrPooled.Error()
-	case pg.Code == "42P01":
-		return ErrElsewhere.Error()
 	case pg.Code == "3D000":
 		return "there is no database of that name"
 	case pg.Code == "42501":

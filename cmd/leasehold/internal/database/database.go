@@ -100,9 +100,9 @@ func Explain(err error) error {
 		return exit.Hint(err, "the DSN must name the primary, and default_transaction_read_only must be off there; see: select pg_is_in_recovery()")
 	case unreachable:
 		return exit.Hint(err, "see that it runs, that this machine may connect to it, and that the DSN names it")
-	case errors.Is(err, postgres.ErrPooled), failed != nil && (failed.Code == "26000" || failed.Code == "42P05"): // a prepared statement is missing, or is there already
+	case postgres.Means(err, postgres.ErrPooled):
 		return exit.Hint(err, "set pool_mode = session for the database in PgBouncer, or let the DSN name the database itself")
-	case errors.Is(err, postgres.ErrElsewhere), failed != nil && failed.Code == "42P01": // undefined table
+	case postgres.Means(err, postgres.ErrElsewhere):
 		return exit.Hint(err, "put the schema with the tables on the search_path of the user of leasehold (ALTER ROLE … SET search_path = …), and GRANT USAGE ON SCHEMA …; for another state in this database, name its schema in the DSN: search_path=…")
 	case errors.Is(err, postgres.ErrNoSchema):
 		return exit.Hint(err, "leasehold serve --postgres makes what it needs there when it first starts")
