@@ -11,19 +11,24 @@ import (
 	"testing"
 )
 
-// A file of the state that is another user's, as after a daemon that was started with
-// sudo, is named, and no daemon is said to have the state open.
-func TestAFileOfTheStateIsAnotherUsers(t *testing.T) {
-	t.Parallel()
-	dir := shortDir(t)
-	binary := leaseholdIn(t, dir)
-	call := func(as *syscall.SysProcAttr, args ...string) (string, error) {
+// callsIn returns a function that runs a binary, with all that it keeps in dir.
+func callsIn(t *testing.T, dir, binary string) func(as *syscall.SysProcAttr, args ...string) (string, error) {
+	return func(as *syscall.SysProcAttr, args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), binary, args...)
 		cmd.Dir, cmd.SysProcAttr = dir, as
 		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r")
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
+}
+
+// A file of the state that is another user's, as after a daemon that was started with
+// sudo, is named, and no daemon is said to have the state open.
+func TestAFileOfTheStateIsAnotherUsers(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	binary := leaseholdIn(t, dir)
+	call := callsIn(t, dir, binary)
 	for _, args := range [][]string{{"actor", "add", "--run", "r", "--name", "lead", "--role", "root"}, {"stop"}} {
 		if out, err := call(nil, args...); err != nil {
 			t.Fatalf("%v: %v: %s", args, err, out)
@@ -69,18 +74,13 @@ func TestTheDoctorNamesEveryFileThatKeepsADaemonFromStarting(t *testing.T) {
 	if err := errors.Join(os.Chown(dir, nobody, nobody), os.Mkdir(filepath.Join(dir, "r"), 0o700), os.Chown(filepath.Join(dir, "r"), nobody, nobody)); err != nil {
 		t.Fatal(err)
 	}
-	call := func(args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), binary, args...)
-		cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r")
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	if out, err := call("version"); err != nil {
+	as := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	call := callsIn(t, dir, binary)
+	if out, err := call(as, "version"); err != nil {
 		t.Skipf("another user cannot run %s: %v %s", binary, err, out)
 	}
 	for _, args := range [][]string{{"actor", "add", "--run", "r", "--name", "lead", "--role", "root"}, {"stop"}, {"doctor"}} {
-		if out, err := call(args...); err != nil {
+		if out, err := call(as, args...); err != nil {
 			t.Fatalf("%v: %v: %s", args, err, out)
 		}
 	}
@@ -94,10 +94,10 @@ func TestTheDoctorNamesEveryFileThatKeepsADaemonFromStarting(t *testing.T) {
 		if err := errors.Join(os.Chmod(file, 0o600), os.Chown(file, 0, 0)); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := call("call", "run_lease_acquire", "key=x"); err == nil || !strings.Contains(out, file+": permission denied") {
+		if out, err := call(as, "call", "run_lease_acquire", "key=x"); err == nil || !strings.Contains(out, file+": permission denied") {
 			t.Errorf("%s: a call: %v: %s", file, err, out)
 		}
-		if out, err := call("doctor"); err == nil || !strings.Contains(out, file+" cannot be read and written: permission denied") ||
+		if out, err := call(as, "doctor"); err == nil || !strings.Contains(out, file+" cannot be read and written: permission denied") ||
 			!strings.Contains(out, "do: "+c.do) {
 			t.Errorf("%s: the doctor: %v: %s", file, err, out)
 		}

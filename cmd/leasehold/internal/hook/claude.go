@@ -44,7 +44,8 @@ func (in claudeInput) text(name string) string {
 	return textOf(in.Input, name)
 }
 
-// readClaude reads the input that Claude Code, Codex and Gemini CLI have in common.
+// readClaude reads the input that Claude Code has in common with Codex, Gemini CLI, Copilot
+// CLI and Qwen Code.
 func readClaude(stdin []byte) (in claudeInput, e event, err error) {
 	if err := readJSON(stdin, &in); err != nil {
 		return in, e, err
