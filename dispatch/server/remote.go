@@ -15,11 +15,12 @@ import (
 
 // What speaks the socket's protocol from another machine comes over HTTP: a request to
 // [RemotePath] bears a token and asks to upgrade its connection to [RemoteProtocol].
-// From the answer on the connection is as one to the socket, with two differences. The
-// server believes the token, and nothing else, about who it is. And the end of the
-// connection does not say that the client has gone, unless that said so with
-// [wire.Goodbye]: a network may have cut it, and the client has a short while to come
-// back. A connection that another server passes on is passed on as any other over HTTP.
+// From the answer on the connection is as one to the socket, with three differences. The
+// server believes the token, and nothing else, about who it is. A client that is silent
+// for a minute has lost its connection: see [Ear]. And the end of the connection does not
+// say that the client has gone, unless that said so with [wire.Goodbye]: a network may
+// have cut it, and the client has a short while to come back. A connection that another
+// server passes on is passed on as any other over HTTP.
 
 const (
 	RemotePath     = "/connect"
@@ -32,7 +33,7 @@ const remoteTransport = "remote"
 // A remote is a connection over HTTP that was upgraded.
 type remote struct {
 	*webConn
-	in    io.Reader // what was read ahead, then the connection
+	in    Ear // for what was read ahead, then the connection
 	actor dispatch.Actor
 	token string
 
@@ -90,7 +91,15 @@ func (e *endpoint) connect(w http.ResponseWriter, r *http.Request) {
 		_ = c.close()
 		return
 	}
-	s := &remote{webConn: c, in: behind(buf.Reader, c), actor: actor, token: bearer(r), partition: e.partitionOf(r)}
+	s := &remote{webConn: c, in: Ear{From: behind(buf.Reader, c)}, actor: actor, token: bearer(r), partition: e.partitionOf(r)}
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		if s.in.Watch(over, func() {}) {
+			e.server.opts.Log.Info().Str("actor", actor.Path).Msg("a client over the network was silent for a minute and its connection is closed; it may come back")
+			_ = c.close()
+		}
+	}()
 	e.server.ServeConn(e.ctx, s, peer)
 }
 

@@ -84,16 +84,35 @@ func upgrade(nc net.Conn, token string) (net.Conn, error) {
 		return nil, errors.New(resp.Status)
 	}
 	_ = nc.SetDeadline(time.Time{})
-	return upgraded{nc, br}, nil
+	up := &upgraded{Conn: nc, br: br, closed: make(chan struct{})}
+	go func() { // ends when up is closed
+		for {
+			select {
+			case <-time.After(15 * time.Second):
+				_, _ = up.Write(server.Ping)
+			case <-up.closed:
+				return
+			}
+		}
+	}()
+	return up, nil
 }
 
-// An upgraded connection has answered the request to upgrade it.
+// An upgraded connection has answered the request to upgrade it. It shows that its client
+// lives.
 type upgraded struct {
 	net.Conn
-	br *bufio.Reader
+	br     *bufio.Reader
+	once   sync.Once
+	closed chan struct{}
 }
 
-func (c upgraded) Read(p []byte) (int, error) { return c.br.Read(p) }
+func (c *upgraded) Read(p []byte) (int, error) { return c.br.Read(p) }
+
+func (c *upgraded) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
 
 // helloTimeout is how long a server may take to let a client in, before it tries the
 // next one.

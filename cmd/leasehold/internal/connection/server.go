@@ -126,8 +126,9 @@ func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.C
 	if err := r.Write(c.Conn); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, err
 	}
-	c.in = bufio.NewReaderSize(c.Conn, 4<<10)
-	resp, err := http.ReadResponse(c.in, r)
+	in := bufio.NewReaderSize(c.Conn, 4<<10)
+	c.in.From = in
+	resp, err := http.ReadResponse(in, r)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, fmt.Errorf("it has accepted the connection, and not answered yet, as a server that waits for its database: %w", err)
 	}
@@ -200,10 +201,8 @@ func refusal(resp *http.Response) error {
 type upgraded struct {
 	net.Conn
 	raw net.Conn // below TLS
-	in  *bufio.Reader
+	in  server.Ear
 
-	reading  atomic.Bool // a Read waits
-	heard    atomic.Bool // one has returned since the last look
 	welcomed atomic.Bool // something was read
 	lost     atomic.Bool // a Read has failed
 	once     sync.Once
@@ -211,10 +210,7 @@ type upgraded struct {
 }
 
 func (c *upgraded) Read(p []byte) (int, error) {
-	c.reading.Store(true)
 	n, err := c.in.Read(p)
-	c.reading.Store(false)
-	c.heard.Store(true)
 	if n > 0 {
 		c.welcomed.Store(true)
 	}
@@ -224,44 +220,26 @@ func (c *upgraded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A connection is looked at in intervals, so a machine that stood still does not take
-// that time for the silence of the server.
-const (
-	lookEvery  = 5 * time.Second
-	askAfter   = 3  // looks without a sign of life
-	ceaseAfter = 12 // the server has 30 s to receive a large message that goes before
-)
-
-// watch ends a connection whose server is silent for a minute and does not answer a ping
-// meanwhile. [peerSilence] notices if the machine at the other end is gone. But that can be
-// the machine of a proxy or of a tunnel, which answers for a server that it has lost.
-// The pings also keep a proxy from closing an idle connection.
+// watch ends the connection if the server is silent. The session goes on over the next
+// one, so it says no goodbye.
 func (c *upgraded) watch() {
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	for silent := 0; ; {
+	pings := make(chan struct{}, 1)
+	defer close(pings)
+	go func() {
+		for range pings {
+			_, _ = c.Write(server.Ping) // if it cannot be written, the silence goes on
+		}
+	}()
+	ping := func() {
 		select {
-		case <-look.C:
-		case <-c.closed:
-			return
-		}
-		if c.heard.Swap(false) || !c.reading.Load() {
-			silent = 0
-			continue
-		}
-		switch silent++; silent {
-		case askAfter:
-			go func() { _, _ = c.Write(ping) }() // if it cannot be written, the silence goes on
-		case ceaseAfter:
-			_ = c.raw.Close() // without a goodbye: the session goes on over the next connection
-			return
+		case pings <- struct{}{}:
+		default: // the one before is not written yet
 		}
 	}
+	if c.in.Watch(c.closed, ping) {
+		_ = c.raw.Close()
+	}
 }
-
-// ping is answered by a server of any version. Who reads the connection drops the answer,
-// because it has made no call with that id.
-var ping = []byte(`{"jsonrpc":"2.0","id":"leasehold-alive","method":"ping"}` + "\n")
 
 // Close tells the server that the client leaves, so the server does not wait for it to
 // return. The client comes back if it has lost the connection, or was not welcomed in time.

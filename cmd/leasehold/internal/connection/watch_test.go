@@ -8,12 +8,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 // open returns a connection and the server's end of it.
 func open(t *testing.T) (*upgraded, net.Conn) {
 	ours, theirs := net.Pipe()
-	c := &upgraded{Conn: ours, raw: ours, in: bufio.NewReader(ours), closed: make(chan struct{})}
+	c := &upgraded{Conn: ours, raw: ours, in: server.Ear{From: ours}, closed: make(chan struct{})}
 	go c.watch()
 	t.Cleanup(func() {
 		_ = c.Close()
@@ -50,7 +52,7 @@ func TestAConnectionOfAQuietServerLasts(t *testing.T) {
 		c, theirs := open(t)
 		go func() {
 			for lines := bufio.NewScanner(theirs); lines.Scan(); {
-				if lines.Text()+"\n" != string(ping) {
+				if lines.Text()+"\n" != string(server.Ping) {
 					continue // the goodbye
 				}
 				if _, err := io.WriteString(theirs, `{"jsonrpc":"2.0","id":"leasehold-alive","result":{}}`+"\n"); err != nil {
@@ -76,6 +78,7 @@ func TestAConnectionThatNobodyReadsLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, theirs := open(t)
 		go func() { _, _ = io.WriteString(theirs, "an answer\n") }()
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
 		time.Sleep(time.Hour)
 		if _, err := c.Read(make([]byte, 1)); err != nil {
 			t.Error(err)
@@ -98,7 +101,7 @@ func TestOnlyAClientThatLeavesSaysGoodbye(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ours, theirs := net.Pipe()
 			defer theirs.Close()
-			c := &upgraded{Conn: ours, raw: ours, in: bufio.NewReader(strings.NewReader(test.answers)), closed: make(chan struct{})}
+			c := &upgraded{Conn: ours, raw: ours, in: server.Ear{From: strings.NewReader(test.answers)}, closed: make(chan struct{})}
 			if _, err := io.ReadFull(c, make([]byte, len(test.answers))); err != nil {
 				t.Fatal(err)
 			}
