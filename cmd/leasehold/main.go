@@ -145,6 +145,8 @@ Environment:
 		Version:       build.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
+
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return emptyFlag(c) },
 	}
 	cmd.SetVersionTemplate("leasehold {{.Version}}\n")
 	cmd.SetFlagErrorFunc(flagError)

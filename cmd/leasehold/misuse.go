@@ -69,6 +69,25 @@ func missingFlag(c *cobra.Command) (err error) {
 	return err
 }
 
+// mayBeEmpty has the flags whose empty value means something: the whole answer, and every key.
+var mayBeEmpty = []string{"field", "prefix"}
+
+// emptyFlag refuses a flag with an empty value. That is mostly a variable that is not set.
+// If the command took it for a flag that was left out, it would do something else: end
+// another run, revoke another lease, or serve another state.
+func emptyFlag(c *cobra.Command) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		empty := f.Value.Type() == "string" && f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			empty = len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")
+		}
+		if err == nil && empty && !slices.Contains(mayBeEmpty, f.Name) {
+			err = fmt.Errorf("--%s \"\": must not be empty", f.Name)
+		}
+	})
+	return err
+}
+
 // apart finds the flags in cobra's error for flags that exclude each other.
 var apart = regexp.MustCompile(`^if any flags in the group .*; \[(.*)\] were all set$`)
 
