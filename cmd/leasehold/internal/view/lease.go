@@ -45,9 +45,15 @@ such gap.
 It asks as the actor of LEASEHOLD_SESSION or LEASEHOLD_TOKEN, about that actor's run
 and layer. Without them it asks as the operator.`,
 		Example: `  leasehold lease check --key deploy --token "$LEASEHOLD_FENCE" && ./deploy
-  leasehold lease check --scope layer --layer S1 --key output.json --token 17 --json`,
+  leasehold lease check --layer S1 --key output.json --token 17 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("layer") {
+				if scope == "run" && cmd.Flags().Changed("scope") {
+					return exit.Usagef("--layer %s: a layer's leases are not of --scope run", layer)
+				}
+				scope = "layer"
+			}
 			args := map[string]any{"scope": scope, "key": key, "token": token}
 			hello, tool := server.Hello{Operator: true}, "operator_lease_check"
 			handle := os.Getenv("LEASEHOLD_SESSION")
@@ -90,7 +96,7 @@ and layer. Without them it asks as the operator.`,
 	f := cmd.Flags()
 	RunFlag(cmd, &run)
 	OneOf(cmd, &scope, "scope", "run or layer", "run", "layer")
-	f.StringVar(&layer, "layer", "root", "with --scope layer: the layer of the lead at this `path`")
+	f.StringVar(&layer, "layer", "root", "a lease of the layer of the lead at this `path`")
 	f.StringVar(&key, "key", "", "the key, or the name of a layer's lease")
 	f.Uint64Var(&token, "token", 0, "the token that came with the write")
 	f.BoolVar(&asObject, "json", false, "print JSON, one object in a line")
