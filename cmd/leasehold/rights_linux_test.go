@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -213,5 +215,57 @@ func TestTheDirectoryThatIsClosedIsNamed(t *testing.T) {
 	}
 	if out := doctor("XDG_RUNTIME_DIR=" + closed + "/run"); !strings.Contains(out, "and none can: "+closed+" cannot be written") {
 		t.Errorf("the socket: %s", out)
+	}
+}
+
+// In a directory such as /tmp another user can take the path of a socket while no daemon
+// listens there. Nobody tells that user a token.
+func TestNothingIsSentToAListenerOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can run commands as another user")
+	}
+	const nobody = 65534
+	dir, shared := shortDir(t), shortDir(t)
+	if err := errors.Join(os.Chown(dir, nobody, nobody), os.Chmod(shared, 0o777|fs.ModeSticky)); err != nil {
+		t.Fatal(err)
+	}
+	call, as := callsIn(t, dir, leaseholdIn(t, dir)), &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if out, err := call(as, "version"); err != nil {
+		t.Skipf("another user cannot run leasehold: %v %s", err, out)
+	}
+	socket := filepath.Join(shared, "s.sock")
+	ln, err := net.Listen("unix", socket)
+	if err == nil {
+		err = os.Chmod(socket, 0o777)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan string, 64)
+	go func() {
+		defer close(heard)
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			text := make([]byte, 1<<10)
+			n, _ := nc.Read(text)
+			_ = nc.Close()
+			if n > 0 {
+				heard <- string(text[:n])
+			}
+		}
+	}()
+	for _, args := range [][]string{{"call", "lease_list"}, {"exec", "--lease", "x", "--", "true"}, {"leases"}, {"status"}, {"stop"}, {"doctor"}} {
+		out, err := call(as, slices.Insert(args, 1, "--socket", socket)...)
+		if err == nil || !strings.Contains(out, "of user 0 listens there") {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
+	}
+	_ = ln.Close()
+	for text := range heard {
+		t.Errorf("the other user was told %q", text)
 	}
 }

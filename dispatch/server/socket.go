@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -128,6 +129,18 @@ func peerOf(nc net.Conn) (process.Peer, error) {
 func PeerPID(nc net.Conn) (int, error) {
 	pid, _, err := credentials(nc)
 	return pid, err
+}
+
+// CheckListener returns an error if another user listens at the other end of nc. In
+// a directory such as /tmp, every user can take the path of a socket while no daemon
+// listens there, and read the token of each client that connects. A daemon would
+// refuse clients of other users itself.
+func CheckListener(nc net.Conn) error {
+	pid, uid, err := credentials(nc)
+	if err == nil && uid != os.Getuid() {
+		err = fmt.Errorf("process %d of user %d listens there, and this process runs as user %d", pid, uid, os.Getuid())
+	}
+	return err
 }
 
 func credentials(nc net.Conn) (pid, uid int, err error) {

@@ -169,6 +169,11 @@ func (d *Dialer) dial(ctx context.Context, socket string, pid int) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
+	if err := server.CheckListener(nc); err != nil {
+		nc.Close()
+		return nil, exit.Hint(fmt.Errorf("socket %s: %w", socket, err),
+			"nothing was sent to it: name a socket in a directory of yours with --socket or LEASEHOLD_SOCKET, or run this as that user")
+	}
 	if listener, err := server.PeerPID(nc); pid != 0 && err == nil && listener != pid {
 		nc.Close()
 		return nil, fs.ErrNotExist // another daemon has that socket now
