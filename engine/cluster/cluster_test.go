@@ -45,6 +45,7 @@ type house struct {
 	fail   chan struct{} // closed when what it leads fails
 	frozen chan struct{} // not nil while it is paused
 	leads  map[int64]*cluster.Term
+	seen   int64 // of the last partition that it was to lead
 	log    []string
 }
 
@@ -176,7 +177,7 @@ func (h *house) lead(ctx context.Context, p cluster.Partition, term *cluster.Ter
 		return err
 	}
 	h.mu.Lock()
-	h.leads[p.Number] = term
+	h.leads[p.Number], h.seen = term, p.Seen
 	fail := h.fail
 	h.mu.Unlock()
 	select {
@@ -561,6 +562,33 @@ func (w *world) setGone(gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.gone = gone
+}
+
+// A server that sees its database go back to an earlier epoch, as when a copy is
+// restored, says so, and whoever is to lead knows the latest epoch.
+func TestADatabaseThatGoesBackInTimeIsNoticed(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		a := w.start("a")
+		w.pass(time.Second)
+		for range 3 {
+			a.giveUp()
+			w.pass(5 * time.Second)
+		}
+		w.mu.Lock()
+		latest := w.partitions[0].Epoch
+		w.servers, w.partitions[0] = map[uuid.UUID]*cluster.Server{}, cluster.Partition{Epoch: 1}
+		w.mu.Unlock()
+		w.pass(5 * time.Second)
+		w.want(map[string]int{"a": 1})
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.seen != latest || latest < 4 {
+			t.Errorf("it leads what had epoch %d, and not %d", a.seen, latest)
+		}
+		if said := fmt.Sprintf("cluster: the database went back in time: the epoch of partition 0 is 1, and was %d", latest); !slices.Contains(a.log, said) {
+			t.Errorf("it did not say %q: %q", said, a.log)
+		}
+	})
 }
 
 // TestNeverTwoAnswer pauses, stops and starts servers and takes the database away, at

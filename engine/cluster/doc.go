@@ -64,6 +64,10 @@ type Partition struct {
 	Number int64
 	Epoch  int64     // how often its lead was taken
 	Leader uuid.UUID // a registration, which may have ended; zero: the lead was given up
+
+	// Seen is the greatest Epoch that this server has read. If it is greater than
+	// Epoch, the database went back in time. A [Database] leaves it out.
+	Seen int64
 }
 
 // A Look is what a server reads about a cluster.
@@ -105,6 +109,10 @@ func (t Timing) withDefaults() Timing {
 	}
 	return t
 }
+
+// ErrBack says that the database has an earlier state than this server has seen:
+// it was restored from a copy, or is another primary than before.
+var ErrBack = errors.New("the database went back in time")
 
 // ErrOver is the reason why a term has ended, unless the server stops: the
 // others have removed the server, or it could not beat for too long.

@@ -56,6 +56,7 @@ type Member struct {
 	failing  bool                   // the database does not answer
 	over     map[uuid.UUID]struct{} // own registrations that have ended, and may still be in the database
 	seen     map[uuid.UUID]sight
+	epochs   map[int64]int64 // the greatest of each partition
 }
 
 // A lead is a partition that this server leads, takes or gives up.
@@ -86,7 +87,7 @@ func NewMember(o Options) *Member {
 	if o.Connections == nil {
 		o.Connections = func() int64 { return 0 }
 	}
-	return &Member{opts: o, look: make(chan struct{}, 1), over: make(map[uuid.UUID]struct{}), leads: make(map[int64]*lead), changed: make(chan struct{}), trouble: trouble{told: make(map[string]time.Duration)}}
+	return &Member{opts: o, look: make(chan struct{}, 1), over: make(map[uuid.UUID]struct{}), epochs: make(map[int64]int64), leads: make(map[int64]*lead), changed: make(chan struct{}), trouble: trouble{told: make(map[string]time.Duration)}}
 }
 
 // Poke makes the member look at once.
@@ -267,11 +268,25 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), st
 			clear(m.seen) // looks were missed
 		}
 		last = sent
+		m.recall(look.Partitions)
 		m.note(func() { m.last = m.known(look) })
 		m.observe(run, term.ID, look, sent)
 		if !stopping {
 			m.draining = slices.ContainsFunc(look.Servers, func(s Server) bool { return s.ID == term.ID && s.Draining })
 			m.act(term.ID, look, begin)
+		}
+	}
+}
+
+// recall sets what was seen of partitions. The epoch of one falls only if the
+// database went back in time.
+func (m *Member) recall(partitions []Partition) {
+	for i := range partitions {
+		p := &partitions[i]
+		p.Seen = max(m.epochs[p.Number], p.Epoch)
+		m.epochs[p.Number] = p.Seen
+		if p.Seen > p.Epoch {
+			m.report(fmt.Errorf("cluster: %w: the epoch of partition %d is %d, and was %d", ErrBack, p.Number, p.Epoch, p.Seen))
 		}
 	}
 }

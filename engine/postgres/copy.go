@@ -146,7 +146,7 @@ func Restored(ctx context.Context, o Options) (partitions int, err error) {
 		if err != nil {
 			return partition, fmt.Errorf("engine: open partition %d: %w", partition, err)
 		}
-		err = s.leap(ctx, o.Clock) // nothing is appended, so nobody else uses the connection
+		err = s.leap(ctx, o.Clock, 0) // nothing is appended, so nobody else uses the connection
 		if err = errors.Join(err, s.Close()); err != nil {
 			return partition, err
 		}

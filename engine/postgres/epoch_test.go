@@ -17,6 +17,7 @@ type tokenWorld struct {
 	postgres.Options
 	wall time.Time
 	last uint64 // the greatest token
+	led  int64  // the last epoch
 }
 
 const markKey = engine.Mark + "token"
@@ -43,6 +44,7 @@ func (w *tokenWorld) serve(step uint64) {
 		w.Fatal(err)
 	}
 	defer e.Close()
+	w.led = e.Epoch()
 	for range 3 {
 		err := e.Update(w.Context(), func(tx engine.Tx) error {
 			token := e.Floor()
@@ -100,6 +102,24 @@ func TestTokensRiseThoughOneCopyIsRestoredTwice(t *testing.T) {
 		w.wall = w.wall.Add(pause)
 		w.restore()
 		w.serve(1)
+		w.serve(1)
+	}
+}
+
+// A server that runs while its database is restored knows which epochs it has seen. Later
+// servers, which do not, go on from there.
+func TestTokensRiseThoughADatabaseGoesBackUnderItsServers(t *testing.T) {
+	w := newTokenWorld(t)
+	w.serve(1)
+	w.dump()
+	for range 5 {
+		w.serve(1)
+	}
+	for range 2 { // the second time it goes back by more than a leap
+		w.Seen = w.led
+		w.goBack()
+		w.serve(1)
+		w.Seen = 0
 		w.serve(1)
 	}
 }

@@ -38,8 +38,11 @@ type Options struct {
 	// if the partition still has Epoch and no other server leads it. Confirm
 	// returns nil if this process led at some instant since Confirm was called.
 	// If Leader is zero, the lead is taken from its present holder.
-	Leader  uuid.UUID
-	Epoch   int64
+	Leader uuid.UUID
+	Epoch  int64
+	// Seen is the greatest epoch that the partition is known to have had. If the
+	// database has a lower one, it went back in time, and tokens leap.
+	Seen    int64
 	Confirm func() error
 	// Connections are shared by the partitions that a process leads. If it is
 	// nil, the partition has its own.
@@ -226,15 +229,15 @@ func (s *store) lead(ctx context.Context, o Options) error {
 	case err != nil:
 		return err
 	case moved:
-		err = s.leap(ctx, o.Clock)
+		err = s.leap(ctx, o.Clock, o.Seen)
 	default:
 		err = s.lift(ctx, 0, 1)
 	}
 	return cmp.Or(err, replicated(s.conn))
 }
 
-// takeLead calls heard for each answer. moved reports whether the partition was
-// led in another timeline before.
+// takeLead calls heard for each answer. moved reports whether the database may have
+// gone back in time since the partition was led.
 func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved bool, err error) {
 	timeline, err := timelineOf(ctx, s.conn)
 	if err != nil {
@@ -254,7 +257,7 @@ func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved bo
 	if o.Leader != uuid.Nil {
 		leader = &o.Leader
 	}
-	err = s.conn.QueryRow(ctx, leadSQL, s.partition, timeline, leap, leader, o.Epoch).Scan(&s.epoch)
+	err = s.conn.QueryRow(ctx, leadSQL, s.partition, timeline, leap, leader, o.Epoch, o.Seen).Scan(&s.epoch)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, ErrSuperseded
 	}
@@ -283,5 +286,5 @@ func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved bo
 		}
 	}
 	s.open, s.logged = s.newRound(sequence+1, 0), sequence
-	return before > 0 && known != timeline, rows.Err()
+	return before > 0 && known != timeline || before < o.Seen, rows.Err()
 }

@@ -79,6 +79,7 @@ func replicated(conn *pgx.Conn) error {
 
 // When a standby is promoted or a backup restored, the database may go back in
 // time, and with it the epochs of its partitions and the marks of their tokens.
+// A leader notices it by the timeline, or because it has seen a later epoch.
 // The epoch then leaps above all that can have been used since: by leap at
 // once, when the database has another timeline, and by one for each second since
 // the last commit that it has. A partition is opened less often than that for any
@@ -99,8 +100,8 @@ func leapOf(age time.Duration) int64 {
 }
 
 // leap makes the epoch greater than all that can have been used since the last
-// commit.
-func (s *store) leap(ctx context.Context, c clock.Clock) error {
+// commit, and than all until one that was seen.
+func (s *store) leap(ctx context.Context, c clock.Clock, seen int64) error {
 	last, err := memory.LastCommit(s)
 	if err != nil {
 		return err
@@ -109,7 +110,7 @@ func (s *store) leap(ctx context.Context, c clock.Clock) error {
 	if !last.IsZero() {
 		jump += leapOf(c.Wall().Sub(last))
 	}
-	return s.lift(ctx, jump, jump)
+	return s.lift(ctx, max(s.epoch, seen)+jump-s.epoch, jump)
 }
 
 // lift raises the epoch by a number, and to so much more than the epoch of the
@@ -140,7 +141,7 @@ func (s *store) lift(ctx context.Context, by, above int64) error {
 // leadSQL takes the lead. A leader in a cluster is registered for all of its
 // lead. If the row has changed since the statement began, so has the epoch.
 const leadSQL = `UPDATE leasehold_partition
-SET epoch = epoch + CASE WHEN epoch = 0 OR timeline = $2 THEN 1 ELSE $3::bigint END, timeline = $2, leader = $4
+SET epoch = epoch + CASE WHEN epoch >= $6 AND (epoch = 0 OR timeline = $2) THEN 1 ELSE $3::bigint END, timeline = $2, leader = $4
 WHERE partition = $1 AND ($4::uuid IS NULL OR epoch = $5 AND NOT EXISTS (SELECT 1 FROM leasehold_server WHERE id = leader))
 RETURNING epoch`
 

@@ -62,7 +62,7 @@ func (s *seat) takePart(door *door, connections func() int64, log zerolog.Logger
 		Database: s.where, Process: ownProcess(), Name: hostName(), Version: build.Version(), Connections: connections, Gone: gone, Address: door.Advertise, Tell: tell,
 		Lead: func(ctx context.Context, p cluster.Partition, t *cluster.Term) error {
 			o := s.options
-			o.Partition, o.Epoch, o.Leader, o.Confirm = p.Number, p.Epoch, t.ID, t.Confirm
+			o.Partition, o.Epoch, o.Seen, o.Leader, o.Confirm = p.Number, p.Epoch, p.Seen, t.ID, t.Confirm
 			eng, err := postgres.Open(ctx, o)
 			if errors.Is(err, postgres.ErrSuperseded) {
 				return nil // another was faster

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/engine/cluster"
 	"github.com/leasehold/leasehold/engine/postgres"
 )
 
@@ -104,6 +105,8 @@ func Explain(err error) error {
 		return exit.Hint(err, "set pool_mode = session for the database in PgBouncer, or let the DSN name the database itself")
 	case postgres.Means(err, postgres.ErrElsewhere):
 		return exit.Hint(err, "put the schema with the tables on the search_path of the user of leasehold (ALTER ROLE … SET search_path = …), and GRANT USAGE ON SCHEMA …; for another state in this database, name its schema in the DSN: search_path=…")
+	case errors.Is(err, cluster.ErrBack):
+		return exit.Hint(err, "if it was restored from a copy, stop all servers and run leasehold cluster restored; if the DSN names two databases that can be written, stop the older one")
 	case errors.Is(err, postgres.ErrNoSchema):
 		return exit.Hint(err, "leasehold serve --postgres makes what it needs there when it first starts")
 	case errors.Is(err, postgres.ErrNotReplicated):
