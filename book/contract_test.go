@@ -22,6 +22,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/mail"
+	"github.com/leasehold/leasehold/dispatch/manifest"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	launched "github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
@@ -172,7 +173,10 @@ func TestLimits(t *testing.T) {
 		"of those, from one sender":                   fmt.Sprint(mail.MaxFrom),
 		"losses kept for one actor":                   fmt.Sprint(registry.MaxUntold),
 		"key of a run's lease":                        fmt.Sprintf("%d bytes", registry.MaxKey),
-		"reason":                                      fmt.Sprintf("%d bytes", registry.MaxReason),
+		"reason of a lease, a revoke or a pause":      fmt.Sprintf("%d bytes", registry.MaxReason),
+		"reason of a nack, or of an actor's end":      fmt.Sprintf("%d bytes", queue.MaxReason),
+		"name of a sub-agent (`as`)":                  fmt.Sprintf("%d bytes", registry.MaxParty),
+		"leases in one request":                       fmt.Sprint(registry.MaxWants),
 		"leases that one write requires":              fmt.Sprint(registry.MaxRequirements),
 		"request_id":                                  fmt.Sprintf("%d bytes", registry.MaxRequestID),
 		"path or glob":                                fmt.Sprintf("%d bytes", kvstore.MaxPath),
@@ -200,7 +204,7 @@ func TestLimits(t *testing.T) {
 		"attempts (default)":                     fmt.Sprint(queue.DefaultAttempts),
 		"delay of a task":                        fmt.Sprintf("%d days", queue.MaxDelay/(24*time.Hour)),
 		"queues in one claim":                    fmt.Sprint(queue.MaxQueues),
-		"tasks in one claim":                     fmt.Sprint(queue.MaxCount),
+		"tasks in one claim, enqueue or submit":  fmt.Sprint(queue.MaxCount),
 		"payloads of several tasks in one claim": fmt.Sprintf("%d MiB", queue.MaxClaimBytes>>20),
 		"claims that wait at a queue":            fmt.Sprint(queue.DefaultWaitsPerQueue),
 		"claims of one actor that wait":          fmt.Sprint(queue.DefaultWaitsPerActor),
@@ -222,6 +226,11 @@ func TestLimits(t *testing.T) {
 	for what := range have {
 		if _, ok := want[what]; !ok {
 			t.Errorf("limits.md has a limit that nothing checks: %q", what)
+		}
+	}
+	for line := range strings.Lines(manifest.Reference()) {
+		if timeout := fmt.Sprintf(" number, 0 to %.0f ", launched.MaxTimeout.Seconds()); strings.HasPrefix(line, "| `timeout_secs` ") && !strings.Contains(line, timeout) {
+			t.Errorf("a manifest allows a timeout other than%s: %s", timeout, line)
 		}
 	}
 }

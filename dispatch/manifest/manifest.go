@@ -53,7 +53,7 @@ type Run struct {
 	MaxDepth           int     `toml:"max_depth" min:"1" max:"32" default:"4" doc:"names in the path of the deepest agent"`
 	MaxWorkersPerLayer int     `toml:"max_workers_per_layer" min:"1" max:"1000" default:"32" doc:"how many agents of one lead may run at a time"`
 	MaxActors          int     `toml:"max_actors" min:"1" max:"10000" default:"200" doc:"how many agents may run in the whole tree at a time, the root included"`
-	TimeoutSecs        float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"the run is stopped after this long; 0: no limit"`
+	TimeoutSecs        float64 `toml:"timeout_secs" min:"0" max:"2592000" doc:"the run is stopped after this long; 0: no limit"`
 	DrainGraceSecs     float64 `toml:"drain_grace_secs" min:"0" max:"3600" default:"10" doc:"how long agents may go on after an interrupt before they get SIGTERM, and any agent between SIGTERM and SIGKILL"`
 	Store              Store   `toml:"store" doc:"the store of every layer"`
 }
@@ -74,7 +74,7 @@ type Root struct {
 	PromptFile  string            `toml:"prompt_file" doc:"a file with the prompt"`
 	Model       string            `toml:"model" doc:"model, as its client names it; default: the agent's"`
 	Directory   string            `toml:"directory" doc:"where it runs; default: the manifest's directory"`
-	TimeoutSecs float64           `toml:"timeout_secs" min:"0" max:"604800" doc:"it is stopped after this long; 0: no limit"`
+	TimeoutSecs float64           `toml:"timeout_secs" min:"0" max:"2592000" doc:"it is stopped after this long; 0: no limit"`
 	Env         map[string]string `toml:"env" doc:"environment variables, which override those of the agent"`
 	Machine     string            `toml:"machine" doc:"run it there, where leasehold launcher has that name; *: on any; default: where the run is dispatched"`
 	Label       string            `toml:"label" doc:"run it on a machine whose launcher has this label, in place of machine"`
@@ -86,7 +86,7 @@ type Sublead struct {
 	Model       string  `toml:"model" doc:"model; default: the agent's"`
 	BudgetUSD   float64 `toml:"budget_usd" min:"0" max:"1000000" doc:"reserved from its lead's budget, for it and all below it; 0: nothing"`
 	MaxWorkers  int     `toml:"max_workers" min:"0" max:"1000" doc:"how many of its agents may run at a time; 0: max_workers_per_layer"`
-	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"it is stopped after this long; 0: no limit"`
+	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"2592000" doc:"it is stopped after this long; 0: no limit"`
 	ReadDown    bool    `toml:"read_down" doc:"its lead may read the store of its layer"`
 	Machine     string  `toml:"machine" doc:"run it there, where leasehold launcher has that name; *: on any; default: where the run is dispatched"`
 	Label       string  `toml:"label" doc:"run it on a machine whose launcher has this label, in place of machine"`
@@ -97,7 +97,7 @@ type Worker struct {
 	Agent       string  `toml:"agent" doc:"agent; default: the root's"`
 	Model       string  `toml:"model" doc:"model; default: the agent's"`
 	BudgetUSD   float64 `toml:"budget_usd" min:"0" max:"1000000" doc:"reserved from its lead's budget; 0: nothing"`
-	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"604800" doc:"it is stopped after this long; 0: no limit"`
+	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"2592000" doc:"it is stopped after this long; 0: no limit"`
 	Worktree    bool    `toml:"worktree" doc:"each runs in its own git worktree, which is kept if the agent failed or left changes"`
 	Machine     string  `toml:"machine" doc:"run it there, where leasehold launcher has that name; *: on any; default: where the run is dispatched"`
 	Label       string  `toml:"label" doc:"run it on a machine whose launcher has this label, in place of machine"`
