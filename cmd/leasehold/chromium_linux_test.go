@@ -187,7 +187,7 @@ func (b *chromium) call(session, method string, params any, result any) error {
 			return json.Unmarshal(m.Result, result)
 		}
 		return nil
-	case <-time.After(2 * time.Minute):
+	case <-time.After(patience):
 		return fmt.Errorf("%s: the browser does not answer", method)
 	}
 }

@@ -198,7 +198,7 @@ func (b *bench) lapsed(key string) (lapsed bool) {
 // untilWaiting returns once so many wait for a key.
 func (b *bench) untilWaiting(key string, n int) {
 	b.t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		var list struct {
 			Leases []struct {
 				Key     string

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -239,7 +238,7 @@ func TestEveryCommandAtADaemonWithoutItsTools(t *testing.T) {
 			}
 			continue
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		cmd := exec.CommandContext(ctx, binary, append(wordsOf(c), strings.Fields(args)...)...)
 		cmd.Dir, cmd.Env = dir, env
 		out, err := cmd.CombinedOutput()

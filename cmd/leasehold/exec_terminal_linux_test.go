@@ -68,7 +68,7 @@ func (c *console) types(keys string) {
 // sees waits until the text is on the screen, below what was seen before.
 func (c *console) sees(text string) {
 	c.t.Helper()
-	c.file.SetReadDeadline(time.Now().Add(time.Minute))
+	c.file.SetReadDeadline(time.Now().Add(patience))
 	for !strings.Contains(c.seen.String(), text) {
 		b := make([]byte, 4096)
 		n, err := c.file.Read(b)

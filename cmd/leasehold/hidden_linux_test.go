@@ -14,7 +14,7 @@ import (
 // rest reads what is shown until the program has ended.
 func (c *console) rest() string {
 	c.t.Helper()
-	c.file.SetReadDeadline(time.Now().Add(time.Minute))
+	c.file.SetReadDeadline(time.Now().Add(patience))
 	text, err := io.ReadAll(c.file)
 	if err != nil && !errors.Is(err, syscall.EIO) { // Linux says so of a terminal that nobody has open
 		c.t.Fatal(err)

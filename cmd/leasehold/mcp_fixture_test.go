@@ -186,7 +186,7 @@ func startDaemon(t *testing.T, flags ...string) *exec.Cmd {
 
 func awaitTrue(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it never came to be that %s", what)
 		}
@@ -312,7 +312,7 @@ func (s *stdio) receive() reply {
 			s.t.Fatalf("%v in %s", err, line)
 		}
 		return r
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		s.t.Fatal("no answer")
 		return reply{}
 	}

@@ -100,7 +100,7 @@ func TestKilledClientFreesItsLeasesAtOnce(t *testing.T) {
 			select {
 			case line := <-holder.lines:
 				return strings.Count(line, `"waiting_ms"`)/strings.Count(line, `"leases"`) >= want
-			case <-time.After(time.Minute):
+			case <-time.After(patience):
 				return false
 			}
 		})
@@ -437,7 +437,7 @@ func TestSubscriptionsOutlastTheDaemonBehindAShim(t *testing.T) {
 			if uri != "lease://run" {
 				t.Fatalf("told of %s", uri)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(patience):
 			t.Fatal("told of nothing")
 		}
 	}

@@ -332,7 +332,7 @@ func (d *measured) equal(families map[string]*dto.MetricFamily, name string, of 
 // until scrapes until a series is 1.
 func (d *measured) until(name string, of labels) {
 	d.Helper()
-	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(d.Context(), patience)
 	defer cancel()
 	for d.value(d.scrape(), name, of) != 1 {
 		select {

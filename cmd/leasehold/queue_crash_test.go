@@ -258,7 +258,7 @@ func (l *killLedger) verify(d *victim, all bool) {
 
 // askAs is ask for a call that may have been sent before.
 func askAs(ctx context.Context, c *client.Client, name string, again bool, tool string, args map[string]any, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	answer, err := c.CallAs(ctx, name, again, tool, args)
 	if err != nil {
@@ -268,7 +268,7 @@ func askAs(ctx context.Context, c *client.Client, name string, again bool, tool 
 }
 
 func ask(ctx context.Context, c *client.Client, tool string, args map[string]any, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	answer, err := c.Call(ctx, tool, args)
 	if err != nil {

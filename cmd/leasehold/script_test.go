@@ -159,9 +159,9 @@ func environ(ts *testscript.TestScript) []string {
 	return env
 }
 
-// patience is how long what a script waits for may take on a machine that has
+// patience is how long what a test waits for may take on a machine that has
 // much else to do. It decides only when to give up.
-const patience = 2 * time.Minute
+const patience = 3 * time.Minute
 
 func addActor(ts *testscript.TestScript, _ bool, args []string) {
 	cmd := exec.Command(scriptOf(ts).binary, append([]string{"actor", "add", "--json"}, args[1:]...)...)

@@ -284,7 +284,7 @@ func startCollector(t *testing.T) *collector {
 // await waits until a span of a name has come.
 func (c *collector) await(name string) {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(c.Context(), patience)
 	defer cancel()
 	for {
 		c.mu.Lock()
