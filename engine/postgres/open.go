@@ -208,14 +208,11 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 // errSilent ends the taking of a lead that hears nothing more.
 var errSilent = errors.New("the database has not answered")
 
-// lead takes the lead and reads the log. It gives up after waiting for one
+// lead migrates the schema, takes the lead and reads the log. It gives up after waiting for one
 // answer for as long as s.patience: the connection may lead nowhere, and to
 // the database this server may be the leader already.
 func (s *store) lead(ctx context.Context, o Options) error {
 	if err := s.patiently(ctx, s.connect); err != nil {
-		return err
-	}
-	if err := migrate(ctx, s.conn); err != nil {
 		return err
 	}
 	waiting, cancel := context.WithCancelCause(ctx)
@@ -225,7 +222,7 @@ func (s *store) lead(ctx context.Context, o Options) error {
 	moved, err := s.takeLead(waiting, o, func() { silent.Reset(s.patience) })
 	switch {
 	case err != nil && context.Cause(waiting) == errSilent:
-		return fmt.Errorf("%w for %v; perhaps the partition is locked: %w", errSilent, s.patience, err)
+		return fmt.Errorf("%w for %v; perhaps somebody has a lock there, see pg_stat_activity: %w", errSilent, s.patience, err)
 	case err != nil:
 		return err
 	case moved:
@@ -239,6 +236,10 @@ func (s *store) lead(ctx context.Context, o Options) error {
 // takeLead calls heard for each answer. moved reports whether the database may have
 // gone back in time since the partition was led.
 func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved bool, err error) {
+	if err := migrate(ctx, s.conn); err != nil {
+		return false, err
+	}
+	heard()
 	timeline, err := timelineOf(ctx, s.conn)
 	if err != nil {
 		return false, err

@@ -24,7 +24,8 @@ var migrations embed.FS
 const migrationLock = 0x6c65617365686f6c // "leasehol"
 
 // migrate migrates the schema to the version of this program. It refuses a
-// later version.
+// later version. If ctx ends, the caller must close the connection, which may
+// have the lock.
 func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
@@ -38,7 +39,7 @@ func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 		return err
 	}
 	defer func() {
-		_, unlocked := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", migrationLock)
+		_, unlocked := conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", migrationLock)
 		err = errors.Join(err, unlocked)
 	}()
 	version, err = schemaVersion(ctx, conn)

@@ -195,7 +195,7 @@ func Reason(err error) string {
 		return "its database is read-only"
 	case untrusted || unknown:
 		return "it does not trust the certificate of its database"
-	case !refused && !unreached && !broken && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+	case !errors.Is(err, errSilent) && !refused && !unreached && !broken && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return ""
 	case !refused:
 		return "its database does not answer"

@@ -349,6 +349,39 @@ func TestALeadThatIsTakenOverALostConnectionIsGivenUp(t *testing.T) {
 	}
 }
 
+// A server that waits for a lock while it takes a lead gives up and says so, whichever
+// table is locked. A connection that leads nowhere looks the same to it.
+func TestALeadThatWaitsForALockedTableIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for _, table := range []string{"schema", "partition", "log"} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			dsn := postgrestest.Database(t)
+			o := postgres.Options{DSN: dsn, SingleNode: true, Partition: 1, Patience: 15 * time.Second}
+			if err := mustOpen(t, o).Close(); err != nil {
+				t.Fatal(err)
+			}
+			conn, err := pgx.Connect(t.Context(), dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(context.Background())
+			if _, err := conn.Exec(t.Context(), "BEGIN; LOCK leasehold_"+table); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // else it waits for ever
+			defer cancel()
+			e, err := postgres.Open(ctx, o)
+			if err == nil {
+				_ = e.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), "the database has not answered for 15s") || postgres.Reason(err) != "its database does not answer" {
+				t.Errorf("it ended with %v, for the reason %q", err, postgres.Reason(err))
+			}
+		})
+	}
+}
+
 // A server gives up a partition again if it had no answer. The network may deliver the
 // first request when the server leads the partition again.
 func TestARequestToGiveUpThatArrivesLateChangesNothing(t *testing.T) {
