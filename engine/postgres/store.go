@@ -177,6 +177,13 @@ func Means(err, known error) bool {
 	return errors.Is(err, known) || refused && codes[pg.Code] == known
 }
 
+// Untrusted reports whether the certificate of the database was refused.
+func Untrusted(err error) bool {
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	_, unknown := errors.AsType[x509.UnknownAuthorityError](err) // by itself for sslmode=verify-ca
+	return untrusted || unknown
+}
+
 // Reason says in a few words, without the names of machines and users, why the
 // database cannot be used. It returns "" for an error that is not about that.
 func Reason(err error) string {
@@ -188,12 +195,10 @@ func Reason(err error) string {
 	pg, refused := errors.AsType[*pgconn.PgError](err)
 	_, unreached := errors.AsType[*pgconn.ConnectError](err)
 	_, broken := errors.AsType[net.Error](err)
-	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	_, unknown := errors.AsType[x509.UnknownAuthorityError](err) // by itself for sslmode=verify-ca
 	switch {
 	case errors.Is(err, pgconn.ErrReadOnlyConnection):
 		return "its database is read-only"
-	case untrusted || unknown:
+	case Untrusted(err):
 		return "it does not trust the certificate of its database"
 	case !errors.Is(err, errSilent) && !refused && !unreached && !broken && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return ""

@@ -99,6 +99,8 @@ func Explain(err error) error {
 	case hinted:
 	case errors.Is(err, pgconn.ErrReadOnlyConnection):
 		return exit.Hint(err, "the DSN must name the primary, and default_transaction_read_only must be off there; see: select pg_is_in_recovery()")
+	case postgres.Untrusted(err):
+		return exit.Hint(err, "give the database a certificate that is valid now and for the host in the DSN, or name its authority with sslrootcert in the DSN")
 	case unreachable:
 		return exit.Hint(err, "see that it runs, that this machine may connect to it, and that the DSN names it")
 	case postgres.Means(err, postgres.ErrPooled):
