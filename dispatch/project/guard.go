@@ -76,16 +76,35 @@ func (g Guard) Guards(file string) bool {
 	return guarded
 }
 
+// fits reports whether a pattern matches a path, name by name. Only the last ** needs to
+// be tried with more names: if the rest fits after a longer match of an earlier one, the
+// last one can take up the difference. Trying all of them would take exponential time,
+// and the pattern may be from a repository of others.
 func fits(pattern, names []string) bool {
-	if len(pattern) == 0 {
-		return len(names) == 0
+	last, mark := -1, 0 // index of the last **, and the first name after its match
+	i, j := 0, 0
+	for j < len(names) {
+		switch {
+		case i < len(pattern) && pattern[i] == "**":
+			last, mark = i, j
+			i++
+		case i < len(pattern) && fitsName(pattern[i], names[j]):
+			i++
+			j++
+		case last >= 0:
+			mark++
+			i, j = last+1, mark
+		default:
+			return false
+		}
 	}
-	if pattern[0] == "**" {
-		return fits(pattern[1:], names) || len(names) > 0 && fits(pattern, names[1:])
+	for i < len(pattern) && pattern[i] == "**" {
+		i++
 	}
-	if len(names) == 0 {
-		return false
-	}
-	ok, err := path.Match(pattern[0], names[0])
-	return err == nil && ok && fits(pattern[1:], names[1:])
+	return i == len(pattern)
+}
+
+func fitsName(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return err == nil && ok
 }
