@@ -116,9 +116,14 @@ func openAbove(path string) string {
 // SocketLock is the file that whoever listens at a path has locked.
 func SocketLock(path string) string { return path + ".lock" }
 
-// lockFile takes a lock that is released by Close or by the end of the process.
+// lockFile takes a lock that is released by Close or by the end of the process. It
+// follows no symbolic link: in a directory such as /tmp it may be one of another user, to
+// make a file of this user elsewhere.
 func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, fmt.Errorf("%s is a symbolic link, and must be a file: remove it", path)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -166,6 +166,21 @@ func TestSocketThatCannotBePrivateIsRefused(t *testing.T) {
 	}
 }
 
+// Another user can make a link in a directory such as /tmp.
+func TestALockMakesNoFileElsewhere(t *testing.T) {
+	path := socketPath(t)
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	if err := errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.Symlink(elsewhere, server.SocketLock(path))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.ListenSocket(path); err == nil || !strings.Contains(err.Error(), server.SocketLock(path)+" is a symbolic link") {
+		t.Errorf("beside a link: %v", err)
+	}
+	if _, err := os.Lstat(elsewhere); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("where the link leads: %v", err)
+	}
+}
+
 // Its mode would be no help there.
 func TestSocketInTheDirectoryOfAnotherUserIsRefused(t *testing.T) {
 	path := socketPath(t)

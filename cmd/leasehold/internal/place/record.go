@@ -187,9 +187,10 @@ func OwnerOf(socket string) (o Owner, ok bool) {
 }
 
 // readOwn decodes a JSON file that this user wrote. It ignores the files of
-// other users.
+// other users, who may make a pipe where a socket is in a directory such as /tmp.
+// Opening that must not wait for a writer.
 func readOwn(path string, v any) bool {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return false
 	}
