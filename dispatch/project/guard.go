@@ -12,7 +12,7 @@ import (
 type Guard struct {
 	Policy        string   `toml:"policy"`         // Refuse or Report; "": Refuse
 	Paths         []string `toml:"paths"`          // patterns of guarded files; none: all files
-	HoldSecs      float64  `toml:"hold_secs"`      // 0: 300
+	HoldSecs      *float64 `toml:"hold_secs"`      // nil: 300
 	WithoutDaemon string   `toml:"without_daemon"` // Allow or Refuse; "": Allow
 }
 
@@ -26,10 +26,10 @@ const (
 // Hold is how long an agent that is quiet keeps the files that it has written
 // to.
 func (g Guard) Hold() time.Duration {
-	if g.HoldSecs == 0 {
+	if g.HoldSecs == nil {
 		return 5 * time.Minute
 	}
-	return time.Duration(g.HoldSecs * float64(time.Second))
+	return time.Duration(*g.HoldSecs * float64(time.Second))
 }
 
 func (g Guard) check() error {
@@ -47,8 +47,8 @@ func (g Guard) check() error {
 	if err := word("without_daemon", g.WithoutDaemon, Allow, Refuse); err != nil {
 		return err
 	}
-	if g.HoldSecs != 0 && !(g.HoldSecs >= 1 && g.HoldSecs <= 86400) { // also if it is no number
-		return fmt.Errorf("guard.hold_secs = %v must be from 1 to 86400", g.HoldSecs)
+	if secs := g.HoldSecs; secs != nil && !(*secs >= 1 && *secs <= 86400) { // also if it is no number
+		return fmt.Errorf("guard.hold_secs = %v must be from 1 to 86400", *g.HoldSecs)
 	}
 	for _, pattern := range g.Paths {
 		if _, err := path.Match(strings.TrimPrefix(pattern, "!"), ""); err != nil || strings.TrimPrefix(pattern, "!") == "" {

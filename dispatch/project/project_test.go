@@ -172,6 +172,7 @@ func TestTheFileNamesTheRun(t *testing.T) {
 		"run = \"a b\"":             "run must be 1 to 64 of",
 		"\nname = \"x\"":            `.leasehold.toml:2:1: unknown key "name"; the keys are: run, guard.policy`,
 		"[guard]\nhold_secs=nan":    `guard.hold_secs = NaN must be from 1 to 86400`,
+		"[guard]\nhold_secs=0":      `guard.hold_secs = 0 must be from 1 to 86400`,
 		"run = \"x\"\n[guard]\na=1": `.leasehold.toml:3:1: unknown key "guard.a"`,
 		"run = ":                    ".leasehold.toml:1:",
 		"run = 3":                   ".leasehold.toml:1:7: a value of another type belongs here: run, policy",
