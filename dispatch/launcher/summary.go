@@ -19,10 +19,10 @@ type Summary struct {
 	Interrupted bool           `json:"interrupted"`
 	StartedAt   time.Time      `json:"started_at"` // of this life
 	FinishedAt  time.Time      `json:"finished_at"`
-	CostUSD     float64        `json:"cost_usd"`
-	Counts      map[string]int `json:"counts"` // actors by status
+	CostUSD     float64        `json:"cost_usd"` // of all actors that there were
+	Counts      map[string]int `json:"counts"`   // actors by status
 	Directory   string         `json:"directory"`
-	Actors      []Actor        `json:"actors"` // each lead before its layer
+	Actors      []Actor        `json:"actors"` // each lead before its layer; the last of each path
 }
 
 // Failed reports whether an actor failed, or the root was cancelled, so that the run
@@ -71,8 +71,8 @@ func (l *Launcher) finish(ctx context.Context) (Summary, error) {
 		if a.Status != "" {
 			s.Counts[a.Status]++
 		}
-		if a.CostUSD != nil {
-			s.CostUSD += *a.CostUSD
+		if a.Role == string(dispatch.Root) && a.SpentUSD != nil {
+			s.CostUSD = *a.SpentUSD
 		}
 	}
 	l.event(Event{Event: RunFinished, Text: fmt.Sprintf("run %s is over", l.run)})
