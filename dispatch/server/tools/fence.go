@@ -75,7 +75,7 @@ func (k keyOrPath) in(ctx context.Context, se *dispatch.Session, scope dispatch.
 // A scoped names a lease of either scope.
 type scoped struct {
 	Scope string `json:"scope" doc:"of the lease" enum:"layer|run"`
-	Key   string `json:"key,omitempty" doc:"or its name" max:"520"`
+	Key   string `json:"key,omitempty" doc:"its key, or a layer lease's name" max:"520"`
 	Path  string `json:"path,omitempty" doc:"instead: a file or directory" max:"4096"`
 }
 
