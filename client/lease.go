@@ -11,7 +11,7 @@ import (
 // LeaseOptions say which lease to take. The zero value is an exclusive lease of
 // the run with a ttl of 30 s.
 type LeaseOptions struct {
-	TTL    time.Duration // how long it lasts without a renewal, which comes at a third of it; 1 s to a day
+	TTL    time.Duration // how long it lasts without a renewal, which comes at a third of it; 1 s to a day; 0: 30 s
 	Layer  bool          // in the caller's layer, not in the run
 	Shared bool          // other holders may share it
 	Reason string        // shown to those who are refused
