@@ -29,13 +29,13 @@ func Operators(state *dispatch.State) []Tool {
 		tool("operator_lease_check", "Check a token", "Whether a token is that of the latest grant of a lease.", read, o.checkToken),
 		tool("operator_lease_revoke", "Take a lease away", "Take a lease of a run away from those who hold it; they are told who revoked it and why.", Effect{Destructive: true}, o.revokeLease),
 		tool("operator_kv", "See the store of a layer", "Entries of one layer's store.", read, o.showStore),
-		tool("operator_queue_stats", "See the queues of a run", "How many tasks each queue has, by state.", read, o.showQueues),
-		tool("operator_queue_list", "See the tasks of a run", "Tasks of one queue or all, in one state or all that are not finished.", read, o.showTasks),
-		tool("operator_task", "See a task of a run", "Everything about a task and its attempts, except its token.", read, o.showTask),
-		tool("operator_task_cancel", "Cancel a task of a run", "Cancel an unfinished task. Its worker is told STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, o.cancelTask),
-		tool("operator_queue_redrive", "Try dead tasks of a run again", "Give dead tasks all their attempts again: those named, or the first 100.", Effect{}, o.redriveTasks),
-		tool("operator_queue_pause", "Pause a queue of a run", "Give none of its tasks to workers until it is resumed. What is in progress goes on, and tasks can be enqueued.", Effect{Idempotent: true}, o.pauseQueue),
-		tool("operator_queue_resume", "Resume a queue of a run", "End the pause of a queue; workers that wait get its tasks.", Effect{Idempotent: true}, o.resumeQueue),
+		tool("operator_queue_stats", "See the queues of a run", "How many tasks each queue has, by state.", read, inRun(o, showQueues)),
+		tool("operator_queue_list", "See the tasks of a run", "Tasks of one queue or all, in one state or all that are not finished.", read, inRun(o, showTasks)),
+		tool("operator_task", "See a task of a run", "Everything about a task and its attempts, except its token.", read, inRun(o, getTask[showTaskArgs])),
+		tool("operator_task_cancel", "Cancel a task of a run", "Cancel an unfinished task. Its worker is told STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, inRun(o, cancelTask[showTaskArgs])),
+		tool("operator_queue_redrive", "Try dead tasks of a run again", "Give dead tasks all their attempts again: those named, or the first 100.", Effect{}, inRun(o, redriveRun)),
+		tool("operator_queue_pause", "Pause a queue of a run", "Give none of its tasks to workers until it is resumed. What is in progress goes on, and tasks can be enqueued.", Effect{Idempotent: true}, inRun(o, pauseQueue)),
+		tool("operator_queue_resume", "Resume a queue of a run", "End the pause of a queue; workers that wait get its tasks.", Effect{Idempotent: true}, inRun(o, resumeQueue)),
 		tool("operator_clocks", "Read the daemon's clocks", "The daemon's clocks at one instant, to be compared with those of the caller.", read, o.readClocks),
 		tool("operator_watch", "Wait for a change", "Answers at the first call, then whenever anything has changed since the last.", read, o.waitForChange),
 	}...)
@@ -51,6 +51,8 @@ type operator struct {
 type runArg struct {
 	Run string `json:"run" doc:"name of the run" min:"1" max:"64"`
 }
+
+func (a runArg) run() string { return a.Run }
 
 type addActorArgs struct {
 	runArg

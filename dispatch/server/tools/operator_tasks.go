@@ -3,22 +3,27 @@ package tools
 import (
 	"context"
 
-	"github.com/google/uuid"
-
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/queue"
 )
+
+// inRun is inOwnRun for the run that the arguments name.
+func inRun[A interface{ run() string }, R any](o *operator, fn func(context.Context, dispatch.Tasks, A) (R, error)) func(context.Context, *dispatch.Session, A) (R, error) {
+	return func(ctx context.Context, _ *dispatch.Session, a A) (none R, err error) {
+		tasks, err := o.state.RunTasks(ctx, a.run())
+		if err != nil {
+			return none, err
+		}
+		return fn(ctx, tasks, a)
+	}
+}
 
 type showQueuesArgs struct {
 	runArg
 	statsArgs
 }
 
-func (o *operator) showQueues(ctx context.Context, _ *dispatch.Session, a showQueuesArgs) (queueList, error) {
-	tasks, err := o.state.RunTasks(ctx, a.Run)
-	if err != nil {
-		return queueList{}, err
-	}
+func showQueues(ctx context.Context, tasks dispatch.Tasks, a showQueuesArgs) (queueList, error) {
 	list, more, err := tasks.Stats(ctx, a.Queue, a.After, a.Limit)
 	return countsOf(list, more), err
 }
@@ -65,14 +70,11 @@ func countIn(s queue.Stats, state queue.State) uint64 {
 }
 
 // showTasks lists tasks by queue, and by state within each queue.
-func (o *operator) showTasks(ctx context.Context, _ *dispatch.Session, a showTasksArgs) (taskList, error) {
-	tasks, err := o.state.RunTasks(ctx, a.Run)
-	if err != nil {
-		return taskList{}, err
-	}
+func showTasks(ctx context.Context, tasks dispatch.Tasks, a showTasksArgs) (taskList, error) {
 	var list []queue.Task
 	for after, more := "", true; more && len(list) < a.Limit; {
 		var queues []queue.Stats
+		var err error
 		if queues, more, err = tasks.Stats(ctx, a.Queue, after, queue.MaxStats); err != nil {
 			return taskList{}, err
 		}
@@ -99,45 +101,13 @@ type showTaskArgs struct {
 	taskArg
 }
 
-func (o *operator) task(ctx context.Context, a showTaskArgs) (tasks dispatch.Tasks, id uuid.UUID, err error) {
-	if id, err = parseID("task_id", a.TaskID); err != nil {
-		return tasks, id, err
-	}
-	tasks, err = o.state.RunTasks(ctx, a.Run)
-	return tasks, id, err
-}
-
-func (o *operator) showTask(ctx context.Context, _ *dispatch.Session, a showTaskArgs) (task, error) {
-	tasks, id, err := o.task(ctx, a)
-	if err != nil {
-		return task{}, err
-	}
-	d, err := tasks.Get(ctx, id)
-	if err != nil {
-		return task{}, err
-	}
-	return detailOf(d), nil
-}
-
-func (o *operator) cancelTask(ctx context.Context, _ *dispatch.Session, a showTaskArgs) (taskState, error) {
-	tasks, id, err := o.task(ctx, a)
-	if err != nil {
-		return taskState{}, err
-	}
-	return stateOf(tasks.Cancel(ctx, id))
-}
-
 type redriveRunArgs struct {
 	runArg
 	redriveArgs
 }
 
-func (o *operator) redriveTasks(ctx context.Context, _ *dispatch.Session, a redriveRunArgs) (redriven, error) {
-	tasks, err := o.state.RunTasks(ctx, a.Run)
-	if err != nil {
-		return redriven{}, err
-	}
-	return redriveTasks(ctx, tasks, a.redriveArgs)
+func redriveRun(ctx context.Context, tasks dispatch.Tasks, a redriveRunArgs) (redriven, error) {
+	return redrive(ctx, tasks, a.redriveArgs)
 }
 
 type pauseArgs struct {
@@ -164,20 +134,12 @@ func (p pausedQueue) Text() string {
 	return "queue " + p.Queue + " is not paused"
 }
 
-func (o *operator) pauseQueue(ctx context.Context, _ *dispatch.Session, a pauseArgs) (pausedQueue, error) {
-	tasks, err := o.state.RunTasks(ctx, a.Run)
-	if err != nil {
-		return pausedQueue{}, err
-	}
+func pauseQueue(ctx context.Context, tasks dispatch.Tasks, a pauseArgs) (pausedQueue, error) {
 	changed, err := tasks.Pause(ctx, a.Queue, a.Reason)
 	return pausedQueue{a.Queue, true, changed}, err
 }
 
-func (o *operator) resumeQueue(ctx context.Context, _ *dispatch.Session, a resumeArgs) (pausedQueue, error) {
-	tasks, err := o.state.RunTasks(ctx, a.Run)
-	if err != nil {
-		return pausedQueue{}, err
-	}
+func resumeQueue(ctx context.Context, tasks dispatch.Tasks, a resumeArgs) (pausedQueue, error) {
 	changed, err := tasks.Resume(ctx, a.Queue)
 	return pausedQueue{a.Queue, false, changed}, err
 }

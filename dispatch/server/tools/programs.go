@@ -24,7 +24,7 @@ func Programs() []Tool {
 		tool("lease_history_by_id", "See what happened to a lease of yours", "The events of a lease that you hold or have lost, by its lease_id.", read, leaseHistoryByID),
 		tool("task_enqueue_many", "Put several tasks in queues", "Put up to 100 tasks in queues, all of them or none, in one commit.", Effect{}, enqueueMany),
 		tool("task_submit_many", "Finish several tasks", "Finish up to 100 tasks in one commit. Each has its own answer, and a refused one stops no other.", Effect{Idempotent: true}, submitMany),
-		tool("task_list", "See tasks", "Tasks of a queue in one state.", read, listTasks),
+		tool("task_list", "See tasks", "Tasks of a queue in one state.", read, inOwnRun(listTasks)),
 	})
 }
 
@@ -249,11 +249,7 @@ type listTasksArgs struct {
 	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 }
 
-func listTasks(ctx context.Context, se *dispatch.Session, a listTasksArgs) (taskList, error) {
-	tasks, err := se.Tasks()
-	if err != nil {
-		return taskList{}, err
-	}
+func listTasks(ctx context.Context, tasks dispatch.Tasks, a listTasksArgs) (taskList, error) {
 	list, next, err := tasks.List(ctx, a.Queue, statesOf(a.State)[0], a.After, a.Limit)
 	return tasksOf(list, next), err
 }

@@ -23,17 +23,17 @@ func taskTools() []Tool {
 			Effect{}, enqueue),
 		tool("task_claim", "Take tasks from a queue",
 			"Take tasks to execute, highest priority first, then oldest. A task is yours until expires_in_ms is over, which task_heartbeat extends, or your session ends; then another worker gets it. An empty list: there is none.",
-			Effect{}, claim),
-		tool("task_heartbeat", "Keep a task for longer", "Extend your claim to ttl_secs from now. STALE_TOKEN: the task is no longer yours, drop it.", Effect{Idempotent: true}, heartbeat),
+			Effect{}, inOwnRun(claim)),
+		tool("task_heartbeat", "Keep a task for longer", "Extend your claim to ttl_secs from now. STALE_TOKEN: the task is no longer yours, drop it.", Effect{Idempotent: true}, inOwnRun(heartbeat)),
 		tool("task_submit", "Finish a task", "Finish your task. failed is final; to have it tried again use task_nack.", Effect{Idempotent: true}, submit),
-		tool("task_nack", "Have a task tried again", "Give your task back for another attempt. After max_attempts it is dead.", Effect{}, nack),
-		tool("task_abandon", "Give a task back", "Give back a task that you cannot do, for another attempt at once.", Effect{}, abandon),
-		tool("task_get", "See a task", "Show everything about a task and its attempts, except its token.", read, getTask),
-		tool("task_result", "Wait for a task", "Show the state of a task, and its result once it is finished.", read, taskResult),
-		tool("task_cancel", "Cancel a task", "Cancel an unfinished task. Its worker is told STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, cancelTask),
-		tool("queue_stats", "See the queues", "Count the tasks of each queue, by state.", read, queueStats),
-		tool("queue_dead", "See dead tasks", "List the tasks that used up their attempts, and why.", read, queueDead),
-		tool("queue_redrive", "Try dead tasks again", "Return dead tasks to the queue, with all their attempts again.", Effect{}, redrive),
+		tool("task_nack", "Have a task tried again", "Give your task back for another attempt. After max_attempts it is dead.", Effect{}, inOwnRun(nack)),
+		tool("task_abandon", "Give a task back", "Give back a task that you cannot do, for another attempt at once.", Effect{}, inOwnRun(abandon)),
+		tool("task_get", "See a task", "Show everything about a task and its attempts, except its token.", read, inOwnRun(getTask[taskArg])),
+		tool("task_result", "Wait for a task", "Show the state of a task, and its result once it is finished.", read, inOwnRun(taskResult)),
+		tool("task_cancel", "Cancel a task", "Cancel an unfinished task. Its worker is told STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, inOwnRun(cancelTask[taskArg])),
+		tool("queue_stats", "See the queues", "Count the tasks of each queue, by state.", read, inOwnRun(queueStats)),
+		tool("queue_dead", "See dead tasks", "List the tasks that used up their attempts, and why.", read, inOwnRun(queueDead)),
+		tool("queue_redrive", "Try dead tasks again", "Return dead tasks to the queue, with all their attempts again.", Effect{}, inOwnRun(redrive)),
 	}
 }
 
@@ -51,12 +51,20 @@ type claimArgs struct {
 	Token uint64 `json:"token" doc:"from the claim"`
 }
 
-func (a taskArg) task(se *dispatch.Session) (tasks dispatch.Tasks, id uuid.UUID, err error) {
-	if id, err = parseID("task_id", a.TaskID); err != nil {
-		return tasks, id, err
+// A taskNamer is the arguments of a tool for one task.
+type taskNamer interface{ id() (uuid.UUID, error) }
+
+func (a taskArg) id() (uuid.UUID, error) { return parseID("task_id", a.TaskID) }
+
+// inOwnRun makes a tool's function from one that works on the queues of a run.
+func inOwnRun[A, R any](fn func(context.Context, dispatch.Tasks, A) (R, error)) func(context.Context, *dispatch.Session, A) (R, error) {
+	return func(ctx context.Context, se *dispatch.Session, a A) (none R, err error) {
+		tasks, err := se.Tasks()
+		if err != nil {
+			return none, err
+		}
+		return fn(ctx, tasks, a)
 	}
-	tasks, err = se.Tasks()
-	return tasks, id, err
 }
 
 // A taskState is the answer to a call that changes a task.
@@ -164,11 +172,7 @@ func (c claimedTasks) Text() string {
 	return counted(len(c.Tasks), "task", "tasks", "") + "; finish each with task_submit, or give it back with task_nack"
 }
 
-func claim(ctx context.Context, se *dispatch.Session, a claimTaskArgs) (claimedTasks, error) {
-	tasks, err := se.Tasks()
-	if err != nil {
-		return claimedTasks{}, err
-	}
+func claim(ctx context.Context, tasks dispatch.Tasks, a claimTaskArgs) (claimedTasks, error) {
 	got, err := tasks.Claim(ctx, queue.Claim{
 		Queues: a.Queues, TTL: a.TTL.duration(), Wait: a.Wait.duration(), Count: a.Count, RequestID: a.RequestID,
 		Holder: registry.Holder{Party: a.party(ctx)},
@@ -203,8 +207,8 @@ func (b beat) Text() string {
 	return fmt.Sprintf("task %s is %s and yours, expires in %ds", b.TaskID, b.State, (b.ExpiresInMS+999)/1000)
 }
 
-func heartbeat(ctx context.Context, se *dispatch.Session, a heartbeatArgs) (beat, error) {
-	tasks, id, err := a.task(se)
+func heartbeat(ctx context.Context, tasks dispatch.Tasks, a heartbeatArgs) (beat, error) {
+	id, err := a.id()
 	if err != nil {
 		return beat{}, err
 	}
@@ -259,8 +263,8 @@ type nackArgs struct {
 	Reason string   `json:"reason" doc:"kept with the attempt (≤ 512 bytes)" max:"512"`
 }
 
-func nack(ctx context.Context, se *dispatch.Session, a nackArgs) (taskState, error) {
-	tasks, id, err := a.task(se)
+func nack(ctx context.Context, tasks dispatch.Tasks, a nackArgs) (taskState, error) {
+	id, err := a.id()
 	if err != nil {
 		return taskState{}, err
 	}
@@ -271,8 +275,8 @@ func nack(ctx context.Context, se *dispatch.Session, a nackArgs) (taskState, err
 	return stateOf(tasks.Nack(ctx, id, a.Token, delay, a.Reason))
 }
 
-func abandon(ctx context.Context, se *dispatch.Session, a claimArgs) (taskState, error) {
-	tasks, id, err := a.task(se)
+func abandon(ctx context.Context, tasks dispatch.Tasks, a claimArgs) (taskState, error) {
+	id, err := a.id()
 	if err != nil {
 		return taskState{}, err
 	}
@@ -347,8 +351,8 @@ func instant(at time.Time) stamp {
 	return stampOf(at)
 }
 
-func getTask(ctx context.Context, se *dispatch.Session, a taskArg) (task, error) {
-	tasks, id, err := a.task(se)
+func getTask[A taskNamer](ctx context.Context, tasks dispatch.Tasks, a A) (task, error) {
+	id, err := a.id()
 	if err != nil {
 		return task{}, err
 	}
@@ -379,8 +383,8 @@ func (r result) Text() string {
 	return r.State
 }
 
-func taskResult(ctx context.Context, se *dispatch.Session, a resultArgs) (result, error) {
-	tasks, id, err := a.task(se)
+func taskResult(ctx context.Context, tasks dispatch.Tasks, a resultArgs) (result, error) {
+	id, err := a.id()
 	if err != nil {
 		return result{}, err
 	}
@@ -392,8 +396,8 @@ func taskResult(ctx context.Context, se *dispatch.Session, a resultArgs) (result
 	return result{t.State, t.Result, t.Error}, nil
 }
 
-func cancelTask(ctx context.Context, se *dispatch.Session, a taskArg) (taskState, error) {
-	tasks, id, err := a.task(se)
+func cancelTask[A taskNamer](ctx context.Context, tasks dispatch.Tasks, a A) (taskState, error) {
+	id, err := a.id()
 	if err != nil {
 		return taskState{}, err
 	}
@@ -444,11 +448,7 @@ func countsOf(list []queue.Stats, more bool) queueList {
 	return l
 }
 
-func queueStats(ctx context.Context, se *dispatch.Session, a statsArgs) (queueList, error) {
-	tasks, err := se.Tasks()
-	if err != nil {
-		return queueList{}, err
-	}
+func queueStats(ctx context.Context, tasks dispatch.Tasks, a statsArgs) (queueList, error) {
 	list, more, err := tasks.Stats(ctx, a.Queue, a.After, a.Limit)
 	counts := countsOf(list, more)
 	if n := fits(counts.Queues); n < len(counts.Queues) {
@@ -483,11 +483,7 @@ func tasksOf(list []queue.Task, next string) taskList {
 	return l
 }
 
-func queueDead(ctx context.Context, se *dispatch.Session, a deadArgs) (taskList, error) {
-	tasks, err := se.Tasks()
-	if err != nil {
-		return taskList{}, err
-	}
+func queueDead(ctx context.Context, tasks dispatch.Tasks, a deadArgs) (taskList, error) {
 	return fitting(a.Limit, func(limit int) (taskList, []task, error) {
 		found, next, err := tasks.List(ctx, a.Queue, queue.Dead, a.After, limit)
 		list := tasksOf(found, next)
@@ -506,15 +502,7 @@ type redriven struct {
 
 func (r redriven) Text() string { return counted(len(r.TaskIDs), "task", "tasks", "") + " redriven" }
 
-func redrive(ctx context.Context, se *dispatch.Session, a redriveArgs) (redriven, error) {
-	tasks, err := se.Tasks()
-	if err != nil {
-		return redriven{}, err
-	}
-	return redriveTasks(ctx, tasks, a)
-}
-
-func redriveTasks(ctx context.Context, tasks dispatch.Tasks, a redriveArgs) (redriven, error) {
+func redrive(ctx context.Context, tasks dispatch.Tasks, a redriveArgs) (redriven, error) {
 	var ids []uuid.UUID
 	for _, text := range a.TaskIDs {
 		id, err := parseID("task_ids", text)
