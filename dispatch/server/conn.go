@@ -34,9 +34,8 @@ var errHungUp = errors.New("the client closed it")
 //
 // One goroutine at a time reads. It serves a call that comes alone itself; if
 // that takes long, another goroutine takes over the reading. Other calls run on
-// their own goroutines, and those that do not wait run in [lanes]. So no call
-// keeps the daemon from noticing that the client is gone, has cancelled a call,
-// or releases what its other calls wait for.
+// their own goroutines. So no call keeps the daemon from noticing that the client
+// is gone, has cancelled a call, or releases what its other calls wait for.
 //
 // The alternative was mcp-go's stdio transport. We did not choose it: it has
 // five workers for all requests, so that five blocked calls starve the release
@@ -51,7 +50,6 @@ type conn struct {
 	in       *bufio.Reader // used by the goroutine that reads
 	out      lineWriter
 	requests requests
-	lanes    lanes
 	room     chan struct{}  // contains an element for each call that does not wait
 	wg       sync.WaitGroup // for the goroutines that read and run calls
 	ended    chan error     // receives why reading has ended
@@ -102,7 +100,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 	c := &conn{
 		server: s, service: v.home.serviceFor(v.se), visit: v, client: newClient(),
 		nc: nc, in: br, ended: make(chan error, 1),
-		room: make(chan struct{}, maxLanes+maxInLine), leaving: ctx.Done(),
+		room: make(chan struct{}, maxRoom), leaving: ctx.Done(),
 	}
 	if v.access != "" {
 		watch.Go(func() {
@@ -379,11 +377,10 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 			work()
 		})
 		return true
-	case c.in.Buffered() > 0 || !c.lanes.take():
-		c.lanes.start(&c.wg, work)
+	case c.in.Buffered() > 0:
+		c.wg.Go(work)
 		return true
 	}
-	defer c.lanes.leave(&c.wg)
 	return c.serveAlone(work)
 }
 

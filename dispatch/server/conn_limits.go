@@ -16,11 +16,11 @@ const (
 	maxWaits = 256
 	maxCalls = 256
 
-	// maxLanes is how many calls that do not wait are under way at once on a
-	// connection to the socket. maxInLine is how many more may queue. After
-	// that the connection is not read.
-	maxLanes  = 16
-	maxInLine = 48
+	// maxRoom is how many calls that do not wait are under way at once on a
+	// connection to the socket. After that the connection is not read. Each has a
+	// goroutine, and thousands of goroutines, of clients that send and do not read,
+	// would keep all others waiting for a processor.
+	maxRoom = 16
 
 	// maxActorWaits is how many calls of one actor wait at once, on all its
 	// connections, and maxAllWaits how many of all actors. One change may wake
