@@ -221,15 +221,10 @@ func (hs *httpSession) touch() {
 // ending runs the end of a session that no request asked for. It does nothing
 // while the daemon stops, which ends no session.
 func (e *endpoint) ending(end func()) {
-	e.mu.Lock()
-	if e.closing {
-		e.mu.Unlock()
-		return
+	if e.begin() {
+		defer e.endings.Done()
+		end()
 	}
-	e.endings.Add(1)
-	e.mu.Unlock()
-	defer e.endings.Done()
-	end()
 }
 
 // end ends the session and releases what it holds. Its calls are cancelled
