@@ -60,14 +60,22 @@ func (s *State) IssueAccess(ctx context.Context, name string, role Role, ttl tim
 	if role != Operator && role != Reader {
 		return Access{}, "", &registry.ArgumentError{Argument: "role", Problem: "must be operator or reader; actor add makes an actor and its token"}
 	}
+	find := func(tx engine.Tx) (Access, error) { return newAccess(tx, name, role, ttl) }
+	return s.issueAccessToken(ctx, issuing, find, func(engine.Tx, *Access) {})
+}
+
+// issueAccessToken is like issueToken, for an access. It calls replace before the
+// access gets its token.
+func (s *State) issueAccessToken(ctx context.Context, kind call.Kind, find func(engine.Tx) (Access, error), replace func(engine.Tx, *Access)) (a Access, token string, err error) {
 	c := call.Of(ctx)
 	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		if a, err = ownerOf(tx, c, issuing, accessIssued, func() (Access, error) { return newAccess(tx, name, role, ttl) }); err != nil {
+		if a, err = ownerOf(tx, c, kind, accessIssued, find); err != nil {
 			return err
 		}
+		replace(tx, &a)
 		token, a.TokenHash = s.opts.Partition.newSecret(accessMark, a.ID)
 		putAccess(tx, a)
-		c.Record(tx, issuing, issued(a.ID, a.TokenHash), 0)
+		c.Record(tx, kind, issued(a.ID, a.TokenHash), 0)
 		return nil
 	})
 	if err != nil {
@@ -114,11 +122,8 @@ func newAccess(tx engine.Tx, name string, role Role, ttl time.Duration) (Access,
 // access sends the call again with the old one. It then gets another token, in
 // place of the first, unless it got one from another call.
 func (s *State) RotateAccess(ctx context.Context, name string, by uuid.UUID) (a Access, token string, err error) {
-	c := call.Of(ctx)
-	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		if a, err = ownerOf(tx, c, rotating, accessIssued, func() (Access, error) { return accessNamed(tx, name) }); err != nil {
-			return err
-		}
+	find := func(tx engine.Tx) (Access, error) { return accessNamed(tx, name) }
+	return s.issueAccessToken(ctx, rotating, find, func(tx engine.Tx, a *Access) {
 		switch {
 		case a.ID != by:
 			a.Former = nil
@@ -128,15 +133,7 @@ func (s *State) RotateAccess(ctx context.Context, name string, by uuid.UUID) (a 
 		if a.FormerUntil = (time.Time{}); a.Former != nil {
 			a.FormerUntil = tx.Wall().Add(call.Keep)
 		}
-		token, a.TokenHash = s.opts.Partition.newSecret(accessMark, a.ID)
-		putAccess(tx, a)
-		c.Record(tx, rotating, issued(a.ID, a.TokenHash), 0)
-		return nil
 	})
-	if err != nil {
-		return Access{}, "", err
-	}
-	return a, token, nil
 }
 
 // hasFormer reports whether the token that was replaced is still valid.

@@ -54,14 +54,24 @@ func (s *State) AddActor(ctx context.Context, n NewActor) (a Actor, token string
 	if err := cmp.Or(CheckName(n.Name), s.opts.Partition.check(n.Run)); err != nil {
 		return Actor{}, "", err
 	}
+	return s.issueToken(ctx, adding, n.TokenTTL, func(tx engine.Tx) (Actor, error) { return s.addActor(tx, n) })
+}
+
+// issueToken gives the actor that find returns a token, in place of the one that it
+// had. If the call is sent again, it is the same actor.
+func (s *State) issueToken(ctx context.Context, kind call.Kind, ttl time.Duration, find func(engine.Tx) (Actor, error)) (a Actor, token string, err error) {
 	c := call.Of(ctx)
 	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		if a, err = ownerOf(tx, c, adding, actorIssued, func() (Actor, error) { return s.addActor(tx, n) }); err != nil {
+		if a, err = ownerOf(tx, c, kind, actorIssued, find); err != nil {
 			return err
 		}
-		token = a.newToken(tx, s.opts.Partition, n.TokenTTL)
+		token, a.TokenHash = s.opts.Partition.newSecret(tokenMark, a.ID)
+		a.TokenExpires = time.Time{}
+		if ttl > 0 {
+			a.TokenExpires = tx.Wall().Add(ttl)
+		}
 		putActor(tx, a)
-		c.Record(tx, adding, issued(a.ID, a.TokenHash), 0)
+		c.Record(tx, kind, issued(a.ID, a.TokenHash), 0)
 		return nil
 	})
 	if err != nil {
@@ -104,7 +114,7 @@ var errTokenVoid = say(ErrNotFound, "the token that this call issued is void by 
 
 // ownerOf returns for what a call issues a token: what first returns, or, if the
 // call is sent again, what again finds by its answer.
-func ownerOf[T any](tx engine.Tx, c call.Call, kind call.Kind, again func(tx engine.Tx, answer string) (T, error), first func() (T, error)) (owner T, err error) {
+func ownerOf[T any](tx engine.Tx, c call.Call, kind call.Kind, again func(tx engine.Tx, answer string) (T, error), first func(engine.Tx) (T, error)) (owner T, err error) {
 	answer, answered, err := c.Answered(tx, kind)
 	switch {
 	case err != nil:
@@ -112,7 +122,7 @@ func ownerOf[T any](tx engine.Tx, c call.Call, kind call.Kind, again func(tx eng
 	case answered:
 		return again(tx, answer)
 	default:
-		return first()
+		return first(tx)
 	}
 }
 
@@ -130,20 +140,7 @@ func actorIssued(tx engine.Tx, answer string) (Actor, error) {
 // or with 0 when the actor ends. If the call is sent again, the actor gets another
 // token, in place of the first, unless it got one from another call.
 func (s *State) ReissueToken(ctx context.Context, name, path string, ttl time.Duration) (a Actor, token string, err error) {
-	c := call.Of(ctx)
-	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-		if a, err = ownerOf(tx, c, reissuing, actorIssued, func() (Actor, error) { return livingAt(tx, name, path) }); err != nil {
-			return err
-		}
-		token = a.newToken(tx, s.opts.Partition, ttl)
-		putActor(tx, a)
-		c.Record(tx, reissuing, issued(a.ID, a.TokenHash), 0)
-		return nil
-	})
-	if err != nil {
-		return Actor{}, "", err
-	}
-	return a, token, nil
+	return s.issueToken(ctx, reissuing, ttl, func(tx engine.Tx) (Actor, error) { return livingAt(tx, name, path) })
 }
 
 // livingAt finds the living actor at a path of a living run.
@@ -157,16 +154,6 @@ func livingAt(tx engine.Tx, name, path string) (Actor, error) {
 		err = a.endedError()
 	}
 	return a, err
-}
-
-// newToken gives the actor a token, in place of the one that it had.
-func (a *Actor) newToken(tx engine.Tx, in Partition, ttl time.Duration) (token string) {
-	token, a.TokenHash = in.newSecret(tokenMark, a.ID)
-	a.TokenExpires = time.Time{}
-	if ttl > 0 {
-		a.TokenExpires = tx.Wall().Add(ttl)
-	}
-	return token
 }
 
 func (s *State) addActor(tx engine.Tx, n NewActor) (Actor, error) {
