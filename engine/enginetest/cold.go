@@ -156,7 +156,7 @@ func anErrorTakesColdWritesBack(w *world) {
 // aColdScanBearsChange runs each body over rows some of which are already
 // stored and some of which have just been written.
 func aColdScanBearsChange(w *world) {
-	eachMany := func(body func(tx engine.Tx)) {
+	w.scanBearsChange(engine.Cold, func(body func(tx engine.Tx)) {
 		w.Helper()
 		w.update(func(tx engine.Tx) {
 			for r := range tx.Scan("~") {
@@ -178,61 +178,6 @@ func aColdScanBearsChange(w *world) {
 			body(tx)
 		})
 		w.check()
-	}
-	eachMany(func(tx engine.Tx) {
-		n := 0
-		for r := range tx.Scan("~k") {
-			tx.Delete(r.Key)
-			n++
-		}
-		count(w, "deleting each", n, many)
-		count(w, "left", len(slices.Collect(tx.Scan("~"))), 0)
-	})
-	eachMany(func(tx engine.Tx) {
-		n := 0
-		for range tx.Scan("~k") {
-			tx.Delete(coldNumbered(2*n + 1)) // the next
-			n++
-		}
-		count(w, "deleting every other", n, many/2)
-	})
-	eachMany(func(tx engine.Tx) {
-		n := 0
-		for r := range tx.Scan("~k") {
-			if n++; n == 1 {
-				for i := 1; i < many; i++ {
-					tx.Put(row(coldNumbered(i), "new"))
-				}
-			} else if r.Value != "new" {
-				w.Errorf("%q is seen as it was", r.Key)
-			}
-		}
-		count(w, "changing those ahead", n, many)
-	})
-	eachMany(func(tx engine.Tx) {
-		n := 0
-		for r := range tx.Scan("~k") {
-			tx.Put(row("~j"+r.Key, "")) // behind
-			if len(r.Key) == 5 {
-				tx.Put(row(r.Key+"+", "")) // just ahead
-			}
-			n++
-		}
-		count(w, "adding one ahead of each", n, 2*many)
-	})
-	eachMany(func(tx engine.Tx) {
-		n := 0
-		for r := range tx.Scan("~k") {
-			n++
-			for s := range tx.Scan(r.Key) {
-				n++
-				tx.Delete(s.Key)
-			}
-			for range tx.ScanFrom("~k", r.Key) {
-				n++
-			}
-		}
-		count(w, "nested", n, 2*many+many*(many-1)/2)
 	})
 }
 

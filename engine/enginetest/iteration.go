@@ -42,30 +42,35 @@ func count(w *world, what string, got, want int) {
 	}
 }
 
-func aScanBearsChange(w *world) {
-	w.eachMany(func(tx engine.Tx) {
+func aScanBearsChange(w *world) { w.scanBearsChange("", w.eachMany) }
+
+// scanBearsChange scans rows whose keys are numbered behind a prefix. eachMany runs
+// a body in a transaction over many of them.
+func (w *world) scanBearsChange(prefix string, eachMany func(body func(tx engine.Tx))) {
+	key := func(i int) string { return prefix + numbered(i) }
+	eachMany(func(tx engine.Tx) {
 		n := 0
-		for r := range tx.Scan("k") {
+		for r := range tx.Scan(prefix + "k") {
 			tx.Delete(r.Key)
 			n++
 		}
 		count(w, "deleting each", n, many)
-		count(w, "left", len(slices.Collect(tx.Scan(""))), 0)
+		count(w, "left", len(slices.Collect(tx.Scan(prefix))), 0)
 	})
-	w.eachMany(func(tx engine.Tx) {
+	eachMany(func(tx engine.Tx) {
 		n := 0
-		for range tx.Scan("k") {
-			tx.Delete(numbered(2*n + 1)) // the next
+		for range tx.Scan(prefix + "k") {
+			tx.Delete(key(2*n + 1)) // the next
 			n++
 		}
 		count(w, "deleting every other", n, many/2)
 	})
-	w.eachMany(func(tx engine.Tx) {
+	eachMany(func(tx engine.Tx) {
 		n := 0
-		for r := range tx.Scan("k") {
+		for r := range tx.Scan(prefix + "k") {
 			if n++; n == 1 {
 				for i := 1; i < many; i++ {
-					tx.Put(row(numbered(i), "new"))
+					tx.Put(row(key(i), "new"))
 				}
 			} else if r.Value != "new" {
 				w.Errorf("%q is seen as it was", r.Key)
@@ -73,25 +78,39 @@ func aScanBearsChange(w *world) {
 		}
 		count(w, "changing those ahead", n, many)
 	})
-	w.eachMany(func(tx engine.Tx) {
+	eachMany(func(tx engine.Tx) {
 		n := 0
-		for r := range tx.Scan("k") {
-			tx.Put(row("j"+r.Key, "")) // behind
-			if len(r.Key) == 4 {
+		for r := range tx.Scan(prefix + "k") {
+			tx.Put(row(prefix+"j"+r.Key, "")) // behind
+			if len(r.Key) == len(key(0)) {
 				tx.Put(row(r.Key+"+", "")) // just ahead
 			}
 			n++
 		}
 		count(w, "adding one ahead of each", n, 2*many)
 	})
-	w.eachMany(func(tx engine.Tx) {
+	eachMany(func(tx engine.Tx) {
 		n := 0
-		for r := range tx.Scan("k") {
+		for r := range tx.Scan(prefix + "k") {
 			tx.Delete(r.Key)
 			tx.Touch(r)
 			n++
 		}
 		count(w, "replacing each", n, many)
+	})
+	eachMany(func(tx engine.Tx) {
+		n := 0
+		for r := range tx.Scan(prefix + "k") {
+			n++
+			for s := range tx.Scan(r.Key) {
+				n++
+				tx.Delete(s.Key)
+			}
+			for range tx.ScanFrom(prefix+"k", r.Key) {
+				n++
+			}
+		}
+		count(w, "nested", n, 2*many+many*(many-1)/2)
 	})
 }
 
