@@ -150,9 +150,10 @@ func FindCluster(ctx context.Context, o Options) (*Cluster, error) {
 
 // findCluster is FindCluster of a database whose schema may be an earlier one,
 // and returns its version. What asks such a database must use only what that
-// schema has, too.
+// schema has, too. It waits for the database for as long as o.Patience.
 func findCluster(ctx context.Context, o Options) (c *Cluster, version int, err error) {
-	cfg, err := o.withDefaults().config()
+	o = o.withDefaults()
+	cfg, err := o.config()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -162,6 +163,8 @@ func findCluster(ctx context.Context, o Options) (c *Cluster, version int, err e
 		return nil, 0, err
 	}
 	var partitions int
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Patience, errSilent)
+	defer cancel()
 	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		known, err := lastMigration()
 		if err != nil {
@@ -180,6 +183,9 @@ func findCluster(ctx context.Context, o Options) (c *Cluster, version int, err e
 	})
 	if err != nil {
 		pool.Close()
+		if context.Cause(ctx) == errSilent {
+			err = silentFor(o.Patience, err)
+		}
 		return nil, 0, err
 	}
 	return &Cluster{pool: pool, partitions: partitions}, version, nil

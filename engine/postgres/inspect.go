@@ -90,10 +90,18 @@ const CommitLimit = 5 * time.Second
 // Inspect examines a database and changes nothing in it. Durable in the report
 // is the error for which Open would refuse it.
 func Inspect(ctx context.Context, o Options) (r Report, err error) {
-	cfg, err := o.withDefaults().config()
+	o = o.withDefaults()
+	cfg, err := o.config()
 	if err != nil {
 		return r, err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Patience, errSilent)
+	defer func() {
+		if err != nil && context.Cause(ctx) == errSilent {
+			err = silentFor(o.Patience, err)
+		}
+		cancel()
+	}()
 	conn, err := dial(ctx, cfg)
 	if err != nil {
 		return r, err

@@ -205,8 +205,12 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 	return s, nil
 }
 
-// errSilent ends the taking of a lead that hears nothing more.
+// errSilent ends the taking of a lead, or a look, that hears nothing more.
 var errSilent = errors.New("the database has not answered")
+
+func silentFor(d time.Duration, err error) error {
+	return fmt.Errorf("%w for %v; perhaps somebody has a lock there, see pg_stat_activity: %w", errSilent, d, err)
+}
 
 // lead migrates the schema, takes the lead and reads the log. It gives up after waiting for one
 // answer for as long as s.patience: the connection may lead nowhere, and to
@@ -222,7 +226,7 @@ func (s *store) lead(ctx context.Context, o Options) error {
 	moved, err := s.takeLead(waiting, o, func() { silent.Reset(s.patience) })
 	switch {
 	case err != nil && context.Cause(waiting) == errSilent:
-		return fmt.Errorf("%w for %v; perhaps somebody has a lock there, see pg_stat_activity: %w", errSilent, s.patience, err)
+		return silentFor(s.patience, err)
 	case err != nil:
 		return err
 	case moved:

@@ -382,6 +382,33 @@ func TestALeadThatWaitsForALockedTableIsGivenUp(t *testing.T) {
 	}
 }
 
+// Nor does a command wait for a lock without a word.
+func TestALookThatWaitsForALockIsGivenUp(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	o := postgres.Options{DSN: dsn, SingleNode: true, Partition: 1, Patience: 15 * time.Second}
+	if err := mustOpen(t, o).Close(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), "BEGIN; LOCK leasehold_partition"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // else they wait for ever
+	defer cancel()
+	_, found := postgres.FindCluster(ctx, o)
+	_, inspected := postgres.Inspect(ctx, o)
+	for _, err := range []error{found, inspected} {
+		if err == nil || !strings.Contains(err.Error(), "the database has not answered for 15s; perhaps somebody has a lock there") {
+			t.Errorf("it ended with %v", err)
+		}
+	}
+}
+
 // A server gives up a partition again if it had no answer. The network may deliver the
 // first request when the server leads the partition again.
 func TestARequestToGiveUpThatArrivesLateChangesNothing(t *testing.T) {
