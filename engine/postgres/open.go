@@ -131,10 +131,20 @@ func (o Options) renew(c *pgx.ConnConfig) {
 		}
 	}
 	now, err := pgconn.ParseConfig(dsn)
-	if err != nil || now.Host != c.Host || now.Port != c.Port || !slices.EqualFunc(now.Fallbacks, c.Fallbacks, func(a, b *pgconn.FallbackConfig) bool { return a.Host == b.Host && a.Port == b.Port }) {
+	if err != nil || !slices.Equal(hosts(now), hosts(&c.Config)) {
 		return
 	}
 	c.User, c.Password, c.TLSConfig, c.Fallbacks = now.User, now.Password, now.TLSConfig, now.Fallbacks
+}
+
+// hosts returns where a configuration leads. Another sslmode can make a host appear
+// in it once more.
+func hosts(c *pgconn.Config) []string {
+	all := []string{fmt.Sprint(c.Host, " ", c.Port)}
+	for _, f := range c.Fallbacks {
+		all = append(all, fmt.Sprint(f.Host, " ", f.Port))
+	}
+	return slices.Compact(all)
 }
 
 // dial makes a connection that is in no pool.

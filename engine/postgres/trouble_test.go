@@ -409,6 +409,50 @@ func TestALookThatWaitsForALockIsGivenUp(t *testing.T) {
 	}
 }
 
+// A DSN may be replaced by one that has another user and also another sslmode. With
+// sslmode=prefer, each host is tried twice.
+func TestAnotherSSLModeComesWithAnotherUser(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	postgrestest.Exec(t, dsn, "CREATE ROLE encrypts LOGIN SUPERUSER")
+	socket := filepath.Join(regexp.MustCompile(`host=(\S+)`).FindStringSubmatch(dsn)[1], ".s.PGSQL.5432")
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // sslmode means nothing to a unix socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			a, err := ln.Accept()
+			if err != nil {
+				return // the test has ended
+			}
+			b, err := net.Dial("unix", socket)
+			if err != nil {
+				_ = a.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(b, a); _ = b.Close() }()
+			go func() { _, _ = io.Copy(a, b); _ = a.Close() }()
+		}
+	}()
+	host, port, _ := net.SplitHostPort(ln.Addr().String())
+	at := func(user, mode string) string {
+		return fmt.Sprintf("host=%s port=%s user=%s sslmode=%s %s", host, port, user, mode, regexp.MustCompile(`dbname=\S+`).FindString(dsn))
+	}
+	var now atomic.Value
+	now.Store(at("test", "prefer"))
+	current := func() (string, error) { return now.Load().(string), nil }
+	e := mustOpen(t, postgres.Options{DSN: at("test", "prefer"), Current: current})
+	put(t, e, "a")
+	now.Store(at("encrypts", "disable"))
+	cut(t, dsn)
+	put(t, e, "b")
+	if n := query[int](t, dsn, "SELECT count(*)::int FROM pg_stat_activity WHERE usename = 'encrypts' AND datname = current_database()"); n == 0 {
+		t.Error("it has no connection of the new user")
+	}
+}
+
 // A server gives up a partition again if it had no answer. The network may deliver the
 // first request when the server leads the partition again.
 func TestARequestToGiveUpThatArrivesLateChangesNothing(t *testing.T) {
