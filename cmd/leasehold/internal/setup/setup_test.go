@@ -507,6 +507,32 @@ func TestLinksAndModes(t *testing.T) {
 	}
 }
 
+// A repository of others may have links to the user's own files.
+func TestAProjectsFilesAreInTheProject(t *testing.T) {
+	for link, to := range map[string]string{
+		"CLAUDE.md": ".bashrc", ".claude/settings.json": ".claude/settings.json", ".mcp.json": "new.json", ".claude": ".claude",
+	} {
+		h := newHome(t)
+		h.write(".bashrc", "true\n")
+		h.write(".claude/settings.json", "{}\n")
+		path := filepath.Join(h.path("work"), link)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(h.path(to), path)); err != nil {
+			t.Fatal(err)
+		}
+		before := h.all()
+		if out, err := h.run("claude", "--project", "--yes"); err == nil || !strings.Contains(out, "leads") {
+			t.Errorf("%s: %v\n%s", link, err, out)
+		}
+		h.same(before, link)
+	}
+
+	h := newHome(t)
+	if err := errors.Join(os.Symlink("AGENTS.md", filepath.Join(h.path("work"), "CLAUDE.md")), os.WriteFile(filepath.Join(h.path("work"), "AGENTS.md"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	h.ok("claude", "--project", "--yes")
+}
+
 // What a link leads to may have any name: it is read and taken back as what its client
 // takes it for.
 func TestLinksToFilesOfOtherNames(t *testing.T) {
