@@ -65,7 +65,7 @@ can serve the copy. The original stays as it is: do not serve it any more.`,
 			if err := m.db.Check(false); err != nil {
 				return exit.Usage(err)
 			}
-			if m.partitions < 0 || m.partitions > postgres.MaxPartitions {
+			if cmd.Flags().Changed("partitions") && (m.partitions < 1 || m.partitions > postgres.MaxPartitions) {
 				return exit.Usagef("--partitions %d: must be from 1 to %d", m.partitions, postgres.MaxPartitions)
 			}
 			if m.partitions > 0 && args[0] == "directory" {

@@ -125,6 +125,9 @@ OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`
 					return err
 				}
 			}
+			if cmd.Flags().Changed("partitions") && (cfg.Partitions < 1 || cfg.Partitions > postgres.MaxPartitions) {
+				return exit.Usagef("--partitions %d: must be from 1 to %d", cfg.Partitions, postgres.MaxPartitions)
+			}
 			if err := cfg.check(); err != nil {
 				return exit.Usage(err)
 			}
@@ -191,11 +194,7 @@ func (cfg *serveConfig) check() (err error) {
 	if cfg.Keep < minKeep || cfg.Keep > maxKeep {
 		return fmt.Errorf("--keep %v: must be from %v to %v (ten years)", cfg.Keep, minKeep, maxKeep)
 	}
-	switch {
-	case cfg.Partitions == 0:
-	case cfg.Partitions < 0 || cfg.Partitions > postgres.MaxPartitions:
-		return fmt.Errorf("--partitions %d: must be from 1 to %d", cfg.Partitions, postgres.MaxPartitions)
-	case cfg.Database.Name == "" && cfg.Database.File == "" && os.Getenv("LEASEHOLD_POSTGRES") == "":
+	if cfg.Partitions != 0 && cfg.Database.Name == "" && cfg.Database.File == "" && os.Getenv("LEASEHOLD_POSTGRES") == "" {
 		return errors.New("--partitions is about --postgres, which is not given")
 	}
 	if cfg.IdleExit != 0 && (cfg.IdleExit < time.Second || cfg.HTTP != "") {

@@ -50,7 +50,7 @@ is needed.`,
   leasehold logs release S1/W1 2>/dev/null | jq .`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if tail < allLines {
+			if tail < 0 && cmd.Flags().Changed("tail") {
 				return exit.Usagef("--tail %d: must be at least 0", tail)
 			}
 			path := dispatch.PathOf(args[1])
