@@ -69,8 +69,9 @@ func missingFlag(c *cobra.Command) (err error) {
 	return err
 }
 
-// mayBeEmpty has the flags whose empty value means something: the whole answer, and every key.
-var mayBeEmpty = []string{"field", "prefix"}
+// mayBeEmpty has the flags whose empty value means something: the current directory, as
+// in an editor that has no folder open; the whole answer; and every key.
+var mayBeEmpty = []string{"directory", "field", "prefix"}
 
 // emptyFlag refuses a flag with an empty value. That is mostly a variable that is not set.
 // If the command took it for a flag that was left out, it would do something else: end
