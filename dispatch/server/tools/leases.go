@@ -283,14 +283,20 @@ func acquire(ctx context.Context, se *dispatch.Session, scope dispatch.Scope, ke
 	return se.Acquire(ctx, scope, req)
 }
 
+type leaseIDArg struct {
+	LeaseID string `json:"lease_id" doc:"from the grant"`
+}
+
+func (a leaseIDArg) id() (uuid.UUID, error) { return parseID("lease_id", a.LeaseID) }
+
 type renewArgs struct {
-	LeaseID string  `json:"lease_id" doc:"from the grant"`
-	TTL     seconds `json:"ttl_secs,omitempty" doc:"default: as long as before" min:"1" max:"86400"`
+	leaseIDArg
+	TTL seconds `json:"ttl_secs,omitempty" doc:"default: as long as before" min:"1" max:"86400"`
 	asArg
 }
 
 func renew(ctx context.Context, se *dispatch.Session, a renewArgs) (renewed, error) {
-	id, err := parseID("lease_id", a.LeaseID)
+	id, err := a.id()
 	if err != nil {
 		return renewed{}, err
 	}
@@ -310,10 +316,6 @@ func nameOrKey(l registry.Lease) (name, key string) {
 	return "", l.Key
 }
 
-type releaseArgs struct {
-	LeaseID string `json:"lease_id" doc:"from the grant"`
-}
-
 type released struct {
 	Released bool   `json:"released"`
 	Reason   string `json:"reason,omitempty" jsonschema:"why it was not held any more" told:"line"`
@@ -326,8 +328,8 @@ func (r released) Text() string {
 	return "nothing to release: " + r.Reason
 }
 
-func release(ctx context.Context, se *dispatch.Session, a releaseArgs) (released, error) {
-	id, err := parseID("lease_id", a.LeaseID)
+func release(ctx context.Context, se *dispatch.Session, a leaseIDArg) (released, error) {
+	id, err := a.id()
 	if err != nil {
 		return released{}, err
 	}

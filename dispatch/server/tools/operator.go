@@ -114,13 +114,7 @@ type actorTokenArgs struct {
 	tokenTTLArg
 }
 
-type issuedToken struct {
-	ActorID string `json:"actor_id"`
-	Run     string `json:"run"`
-	Path    string `json:"path"`
-	Token   string `json:"token" jsonschema:"secret, shown once" told:"never"`
-	tokenEnd
-}
+type issuedToken addedActor
 
 func (t issuedToken) Text() string {
 	return fmt.Sprintf("actor %s of run %s has a new token", t.Path, t.Run)

@@ -128,7 +128,7 @@ func (s Settings) settings() (work.Settings, error) {
 }
 
 type dispatchRunArgs struct {
-	Run      string   `json:"run" doc:"its name" min:"1" max:"64"`
+	runArg
 	Resume   bool     `json:"resume,omitempty" doc:"resume a run whose dispatcher is gone" default:"false"`
 	Attach   string   `json:"attach,omitempty" doc:"run_id of your own run, after the daemon has restarted; root, agents and settings then stay as they are"`
 	Root     *Order   `json:"root,omitempty" doc:"what the root is told; its name stays in a run that is resumed"`
@@ -175,7 +175,7 @@ func (o *operator) dispatchRun(ctx context.Context, se *dispatch.Session, a disp
 }
 
 type joinRunArgs struct {
-	Run      string   `json:"run" doc:"its name" min:"1" max:"64"`
+	runArg
 	Machine  string   `json:"machine" doc:"name of the machine" min:"1" max:"64"`
 	Labels   []string `json:"labels,omitempty" doc:"more words by which it can be asked for" max:"32"`
 	Instance string   `json:"instance" doc:"of the launcher's process: chosen at random, 16 bytes or more" min:"1" max:"64"`
@@ -194,16 +194,12 @@ func (o *operator) joinRun(ctx context.Context, se *dispatch.Session, a joinRunA
 	return joinedRun{j.RunID.String(), j.Life, j.Plan}, err
 }
 
-type leaveRunArgs struct {
-	Run string `json:"run" doc:"its name" min:"1" max:"64"`
-}
-
-func (o *operator) leaveRun(ctx context.Context, se *dispatch.Session, a leaveRunArgs) (noted, error) {
+func (o *operator) leaveRun(ctx context.Context, se *dispatch.Session, a runArg) (noted, error) {
 	return noted{true}, o.state.LeaveRun(ctx, se, a.Run)
 }
 
 type launchNextArgs struct {
-	Run  string  `json:"run" doc:"its name" min:"1" max:"64"`
+	runArg
 	Wait seconds `json:"wait_secs" doc:"how long at most" min:"0" max:"50"`
 }
 
@@ -317,7 +313,7 @@ func (o *operator) launchExited(ctx context.Context, se *dispatch.Session, a Lau
 }
 
 type drainRunArgs struct {
-	Run    string `json:"run" doc:"its name" min:"1" max:"64"`
+	runArg
 	Reason string `json:"reason" doc:"told to agents" min:"1" max:"512"`
 	Stop   bool   `json:"stop,omitempty" doc:"stop all unfinished actors" default:"false"`
 }
@@ -334,7 +330,7 @@ func (o *operator) drainRun(ctx context.Context, se *dispatch.Session, a drainRu
 }
 
 type runResultsArgs struct {
-	Run    string   `json:"run" doc:"its name" min:"1" max:"64"`
+	runArg
 	Actors []string `json:"actors" doc:"their actor_ids" max:"64"`
 }
 
@@ -370,10 +366,6 @@ func (o *operator) runResults(ctx context.Context, se *dispatch.Session, a runRe
 	return out, nil
 }
 
-type finishRunArgs struct {
-	Run string `json:"run" doc:"its name" min:"1" max:"64"`
-}
-
 type runSummary struct {
 	Run       string  `json:"run"`
 	RunID     string  `json:"run_id"`
@@ -387,7 +379,7 @@ func (r runSummary) Text() string {
 	return fmt.Sprintf("run %s is finished, %d actors", r.Run, len(r.Actors))
 }
 
-func (o *operator) finishRun(ctx context.Context, se *dispatch.Session, a finishRunArgs) (runSummary, error) {
+func (o *operator) finishRun(ctx context.Context, se *dispatch.Session, a runArg) (runSummary, error) {
 	info, err := o.state.FinishRun(ctx, se, a.Run)
 	if err != nil {
 		return runSummary{}, err

@@ -37,12 +37,8 @@ func getLease(ctx context.Context, se *dispatch.Session, a scoped) (leaseList, e
 	return leaseListOf(dispatch.LeasePage{Leases: held}, se.ID()), err
 }
 
-type leaseIDArg struct {
-	LeaseID string `json:"lease_id" doc:"from the grant"`
-}
-
 func (a leaseIDArg) find(ctx context.Context, se *dispatch.Session) (dispatch.LeaseInfo, error) {
-	id, err := parseID("lease_id", a.LeaseID)
+	id, err := a.id()
 	if err != nil {
 		return dispatch.LeaseInfo{}, err
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 type transferArgs struct {
-	LeaseID string `json:"lease_id" doc:"from the grant"`
-	To      string `json:"to" doc:"path of the actor; empty takes the offer back" max:"512"`
+	leaseIDArg
+	To string `json:"to" doc:"path of the actor; empty takes the offer back" max:"512"`
 }
 
 type transferred struct {
@@ -29,7 +29,7 @@ func (t transferred) Text() string {
 }
 
 func transfer(ctx context.Context, se *dispatch.Session, a transferArgs) (transferred, error) {
-	id, err := parseID("lease_id", a.LeaseID)
+	id, err := a.id()
 	if err != nil {
 		return transferred{}, err
 	}
