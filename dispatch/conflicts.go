@@ -22,11 +22,15 @@ const MaxConflicts = 1000
 // that started it: pids are its ancestors, the nearest first; marks are those of
 // ancestors on another machine. If none of them
 // has a session, every holder counts as another. If keys is empty, Conflicts
-// returns every leased file and directory, up to MaxConflicts.
+// returns every leased file and directory, up to MaxConflicts. For a confined
+// caller the run is always its own.
 //
 // It reads a snapshot: a hook asks before each shell command, and there may be
 // very many leased files.
 func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, marks []string, run string, keys []string) (list []*registry.HeldError, err error) {
+	if run, err = caller.askedRun(ctx, run); err != nil {
+		return nil, err
+	}
 	mine := make(map[uuid.UUID]bool)
 	for _, se := range s.spokenFor(caller, pids, marks) {
 		mine[se.ID()] = true
@@ -64,6 +68,15 @@ func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, mark
 	})
 }
 
+// askedRun returns the run that a hook asks about.
+func (se *Session) askedRun(ctx context.Context, run string) (string, error) {
+	confined, err := se.Confined(ctx)
+	if confined {
+		run = se.actor.Run
+	}
+	return run, err
+}
+
 // spokenFor returns the sessions that a caller speaks for; see Conflicts.
 func (s *State) spokenFor(caller *Session, pids []int, marks []string) (list []*Session) {
 	if caller.Actor().Role != Operator {
@@ -82,6 +95,10 @@ func (s *State) spokenFor(caller *Session, pids []int, marks []string) (list []*
 // them. The record names the client that the caller speaks for, or else the
 // caller.
 func (s *State) NoteCommitted(ctx context.Context, caller *Session, pids []int, marks []string, run string, held []*registry.HeldError) error {
+	run, err := caller.askedRun(ctx, run)
+	if err != nil {
+		return err
+	}
 	by := caller.Actor()
 	if own := s.spokenFor(caller, pids, marks); len(own) > 0 {
 		by = own[0].Actor()

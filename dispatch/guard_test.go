@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -312,4 +313,53 @@ func TestTheFilesOfAWriteAreTakenAtOnce(t *testing.T) {
 			t.Errorf("what its other session holds is now held by %s", got)
 		}
 	})
+}
+
+// A token that comes over a network, and one of a launched actor, opens the run of that
+// actor, and no other one to its hooks. Whoever has connected to the socket otherwise
+// could be the operator.
+func TestTheHooksOfATokenStayInItsRun(t *testing.T) {
+	from := func(transport string) func(h *house) *dispatch.Session {
+		return func(h *house) *dispatch.Session {
+			h.add(dispatch.Root, "", "root")
+			_, token := h.add(dispatch.Worker, "", "w")
+			peer := process.Peer{Transport: transport}
+			if transport == "unix" {
+				peer.PID, peer.Start = 40, "1"
+				h.alive.Store(40, true)
+			}
+			se, err := h.Connect(h.t.Context(), dispatch.Credentials{Token: token}, peer)
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			return se
+		}
+	}
+	launched := func(h *house) *dispatch.Session {
+		tr := h.dispatch(work.Settings{})
+		tr.start()
+		return h.connect(dispatch.Credentials{Token: tr.tokens["root"]}, tr.pid["root"]) // not the session that is kept open for it
+	}
+	for name, c := range map[string]struct {
+		connect func(*house) *dispatch.Session
+		free    bool
+	}{
+		"socket": {from("unix"), true}, "http": {from("http"), false}, "remote": {from("remote"), false}, "launched": {launched, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+				h.hook(10).expect(true, "", "file:a")
+				se := c.connect(h)
+				held, err := h.Conflicts(t.Context(), se, []int{10}, nil, "shop", []string{"file:a"})
+				if err != nil || (len(held) == 1) != c.free {
+					t.Errorf("it is told of %v, %v", held, err)
+				}
+				h.alive.Store(50, true)
+				by, err := h.SessionFor(t.Context(), se, dispatch.Writer{PID: 50, Run: "shop", Name: "x"})
+				if err != nil || (by.Actor().Run == "shop") != c.free {
+					t.Errorf("it writes as %+v, %v", by, err)
+				}
+			})
+		})
+	}
 }

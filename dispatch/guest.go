@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/rows"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 )
 
@@ -48,9 +50,13 @@ var (
 // client's own sessions, or that of a guest. If there are several, that of the
 // party's own server is used, or else the oldest process whose conversation has
 // not been left: the client ends the others soon. If the caller is an actor, only
-// sessions of that actor are considered.
+// sessions of that actor are considered, and if it is confined, it becomes no guest.
 func (s *State) SessionFor(ctx context.Context, caller *Session, w Writer) (*Session, error) {
 	operator := caller.Actor().Role == Operator
+	confined, err := caller.Confined(ctx)
+	if err != nil {
+		return nil, err
+	}
 	list := s.partiesOf(w.PID, w.Mark)
 	slices.SortStableFunc(list, func(a, b *party) int {
 		return cmp.Or(last(!a.agents.isAlone(w.Party))-last(!b.agents.isAlone(w.Party)), last(a.agents.left())-last(b.agents.left()))
@@ -62,7 +68,10 @@ func (s *State) SessionFor(ctx context.Context, caller *Session, w Writer) (*Ses
 			return &Session{party: p}, nil
 		}
 	}
-	client := s.opts.Process(w.PID).Peer
+	var client process.Peer
+	if !confined {
+		client = s.opts.Process(w.PID).Peer
+	}
 	switch {
 	case !operator && !caller.vouched && w.Mark == "" && (w.Home || client.PID == 0), !operator && s.launchers.KeptOpen(caller.id):
 		return caller, nil
@@ -74,6 +83,22 @@ func (s *State) SessionFor(ctx context.Context, caller *Session, w Writer) (*Ses
 		return nil, errNoClient
 	}
 	return s.guestOf(ctx, client, w)
+}
+
+// Confined reports whether the session's hooks may act in the run of its actor only. So it
+// is for a token that is shown over a network, and for a launched actor. Anybody else has
+// connected to the socket, and could do so as the operator.
+func (se *Session) Confined(ctx context.Context) (confined bool, err error) {
+	switch {
+	case se.actor.Role.Outside() || se.vouched: // the server that vouches for an actor has asked
+		return false, nil
+	case se.peer.Unseen():
+		return true, nil
+	}
+	return confined, rows.View(engine.Peek(ctx), se.state.eng, func(tx engine.Tx) error {
+		_, confined = work.Get(tx, se.actor.ID)
+		return nil
+	})
 }
 
 // SessionsOf returns the sessions of a client's process: those that connect

@@ -45,7 +45,7 @@ func mayBe(tx engine.Tx, k work.Kin, a Actor) error {
 	w, launched := work.Get(tx, a.ID)
 	away := w.Remote && k.Process.Transport == "remote" // where it was launched, nobody here sees
 	switch {
-	case launched && !away && (k.Process.Transport == "http" || k.Process.Transport == "remote"):
+	case launched && !away && k.Process.Unseen():
 		return forbidden("actor %s of run %q was launched: its token and its sessions are for its own processes, which connect by leasehold mcp or leasehold call, and not over HTTP", a.Path, a.Run)
 	case k.Actor != uuid.Nil && a.ID != k.Actor:
 		return forbidden("process %d is one of another actor than %s, whose credentials it shows", k.Process.PID, a.Path)

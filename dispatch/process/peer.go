@@ -21,6 +21,10 @@ type Peer struct {
 	Away int `json:",omitempty"`
 }
 
+// Unseen reports whether the connection came over a network, so that the kernel does not say
+// which process is at its other end.
+func (p Peer) Unseen() bool { return p.Transport == "http" || p.Transport == "remote" }
+
 // Elsewhere reports whether the process runs where this one cannot see it.
 func (p Peer) Elsewhere() bool { return p.Machine != "" && p.Machine != Machine() }
 

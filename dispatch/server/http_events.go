@@ -84,7 +84,7 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 // text of a stream, and where the next one begins. It does so in the actor's
 // turn, because a page is as much work to encode as to read.
 func (hs *httpSession) readEvents(ctx context.Context, tool string, args tools.Arguments) (text []byte, next json.RawMessage, page tools.Reply) {
-	away := hs.spread.away(hs.se, tool, args)
+	away := hs.spread.away(ctx, hs.se, tool, args)
 	if away != nil { // it is read in a turn there
 		page = away(ctx, hs.se, args)
 	}

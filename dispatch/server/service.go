@@ -140,7 +140,7 @@ func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch
 		return f.refuse(env, context.Cause(r.ctx))
 	}
 	// A call that is made in another partition has its turn there.
-	away := s.spread.away(se, env.Params.Name, tools.Arguments(env.Params.Arguments))
+	away := s.spread.away(r.ctx, se, env.Params.Name, tools.Arguments(env.Params.Arguments))
 	ctx := r.ctx
 	for away == nil {
 		if out.caughtUp(r.ctx); r.ctx.Err() != nil {

@@ -261,7 +261,7 @@ const maxSpread = 64
 
 // away returns a function for a call that concerns more than this partition, or
 // nil.
-func (sp *spread) away(se *dispatch.Session, tool string, args tools.Arguments) toolFunc {
+func (sp *spread) away(ctx context.Context, se *dispatch.Session, tool string, args tools.Arguments) toolFunc {
 	if sp == nil || se.Vouched() {
 		return nil
 	}
@@ -280,8 +280,13 @@ func (sp *spread) away(se *dispatch.Session, tool string, args tools.Arguments) 
 		}
 	case "hook_command":
 		return sp.all(tool)
-	case "hook_write":
-		return sp.writeAway(se, args)
+	case "hook_write", "hook_check", "hook_changed":
+		if confined, err := se.Confined(ctx); confined || err != nil {
+			return nil
+		}
+		if tool == "hook_write" {
+			return sp.writeAway(se, args)
+		}
 	}
 	if !outside && tool != "hook_check" && tool != "hook_changed" {
 		return nil // everything else concerns the client's own run

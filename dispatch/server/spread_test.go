@@ -587,6 +587,19 @@ func TestAWriteCountsForTheClientsOwnSession(t *testing.T) {
 		// An actor's own hook for another project.
 		own.want(nil, "hook_write", fmt.Sprintf(`{"pid":%d,"hold_secs":60,"name":"guest","writes":[{"run":%q,"keys":["file:b"]}]}`, pid, runs[3]))
 		s.connect(1, server.Hello{Run: runs[3], Name: "other"}).refused("run_lease_acquire", `{"key":"file:b"}`)
+		// One that shows a token over a network stays in its run.
+		there, here := net.Pipe()
+		s.houses[0].conns.Go(func() { s.houses[0].ServeConn(s.houses[0].ctx, here, process.Peer{Transport: "http"}) })
+		defer there.Close()
+		remote := &caller{peer: &peer{t: t, nc: there}}
+		remote.greet(server.Hello{Run: runs[2], Name: "remote"})
+		remote.want(nil, "hook_write", fmt.Sprintf(`{"pid":%d,"hold_secs":60,"name":"guest","writes":[{"run":%q,"keys":["file:c"]}]}`, pid, runs[3]))
+		s.connect(1, server.Hello{Run: runs[3], Name: "third"}).want(nil, "run_lease_acquire", `{"key":"file:c"}`)
+		var held struct{ Held []struct{ Key string } }
+		remote.want(&held, "hook_check", fmt.Sprintf(`{"run":%q,"keys":["file:b"]}`, runs[3]))
+		if len(held.Held) > 0 {
+			t.Errorf("it is told of %+v in another run", held.Held)
+		}
 		// What files looked like is remembered wherever they may be.
 		own.want(nil, "hook_command", fmt.Sprintf(`{"pid":%d,"files":[{"key":"file:b","look":"1"}]}`, pid))
 		var seen struct{ Files []struct{ Key string } }
