@@ -112,7 +112,7 @@ func (d *door) know() (err error) {
 	}
 	secret, err := os.ReadFile(d.Secret)
 	if err != nil {
-		return err
+		return fmt.Errorf("--cluster-secret: %w", err)
 	}
 	if d.tls, err = server.ClusterTLS(bytes.TrimSpace(secret)); err != nil {
 		return fmt.Errorf("%s: %w", d.Secret, err)

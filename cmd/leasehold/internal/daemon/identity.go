@@ -43,7 +43,7 @@ func (i identity) load() (*tls.Config, error) {
 	}
 	text, err := os.ReadFile(i.CA)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--cluster-ca: %w", err)
 	}
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(text) {

@@ -82,12 +82,12 @@ func (d *Database) DSN() (string, error) {
 	}
 	text, err := os.ReadFile(d.File)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("--postgres-file: %w", err)
 	}
 	if dsn := strings.TrimSpace(string(text)); dsn != "" {
 		return dsn, nil
 	}
-	return "", fmt.Errorf("%s has no DSN", d.File)
+	return "", fmt.Errorf("--postgres-file: %s has no DSN", d.File)
 }
 
 // Explain adds what to do about a database that is of no use.

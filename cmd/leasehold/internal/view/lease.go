@@ -62,6 +62,9 @@ and layer. Without them it asks as the operator.`,
 				return err
 			}
 			if handle != "" || secret != "" {
+				if err := ownOnly(cmd, run, layer); err != nil {
+					return err
+				}
 				hello, tool = server.Hello{Handle: handle, Token: secret}, "lease_check"
 				if handle != "" {
 					hello.Token = ""
@@ -105,4 +108,16 @@ and layer. Without them it asks as the operator.`,
 	CompleteWith(cmd, "key", CompleteLeases)
 	CompleteWith(cmd, "layer", CompleteLeads)
 	return cmd
+}
+
+// ownOnly refuses the options that an actor cannot use: it asks about its own run and layer.
+func ownOnly(cmd *cobra.Command, run, layer string) error {
+	const as = "LEASEHOLD_SESSION or LEASEHOLD_TOKEN is set, so this asks as that actor, about its own %s"
+	switch {
+	case cmd.Flags().Changed("run") && run != os.Getenv("LEASEHOLD_RUN"):
+		return exit.Usage(exit.Hint(fmt.Errorf("--run %s: "+as, run, "run"), "leave it out, or unset these variables to ask as the operator"))
+	case cmd.Flags().Changed("layer"):
+		return exit.Usage(exit.Hint(fmt.Errorf("--layer %s: "+as, layer, "layer"), "give --scope layer instead, or unset these variables to ask as the operator"))
+	}
+	return nil
 }
