@@ -27,7 +27,7 @@ func TestCallsThatAreNoneAreRefused(t *testing.T) {
 		`{"name":"lease_list","_meta":5}`:                                                            {-32600, "params._meta of tools/call must not be a number: see the schema of MCP"},
 		`{"name":"lease_list","arguments":5}`:                                                        {0, "arguments must be a JSON object"},
 		`{"name":"lease_list","arguments":[]}`:                                                       {0, "arguments must be a JSON object"},
-		`{"name":"lease_list","arguments":{"scope":null}}`:                                           {0, "scope must be a string"},
+		`{"name":"lease_list","arguments":{"scope":[]}}`:                                             {0, "scope must be a string"},
 		`{"name":"lease_list","arguments":{"prefix":{}}}`:                                            {0, "prefix must be a string"},
 		`{"name":"lease_list","arguments":{"prefixx":"a"}}`:                                          {0, "prefixx is unknown; the arguments are scope, prefix, after, limit"},
 		`{"name":"lease_list","arguments":{"limit":1.5}}`:                                            {0, "limit must be a whole number"},

@@ -33,6 +33,7 @@ func (s seconds) duration() time.Duration { return time.Duration(float64(s) * fl
 //	default  its value if it is not given
 //	enum     the allowed words, separated by |
 //	for      leads: not shown to workers
+//	limits   true: the tool does more without it, so null is refused
 //	destroys true: if it is given, the tool may destroy something of another party
 type field struct {
 	name     string
@@ -41,6 +42,7 @@ type field struct {
 	index    []int
 	required bool
 	leads    bool
+	limits   bool
 	destroys bool
 	min, max *float64
 	def      json.RawMessage
@@ -58,7 +60,7 @@ func fieldsOf(t reflect.Type) (list []field) {
 		name, rest, _ := strings.Cut(sf.Tag.Get("json"), ",")
 		f := field{
 			name: name, doc: cmp.Or(sf.Tag.Get("doc"), sf.Tag.Get("jsonschema")), typ: value(sf.Type), index: sf.Index,
-			required: !strings.Contains(rest, "omitempty") && !strings.Contains(rest, "omitzero"), leads: sf.Tag.Get("for") == "leads", destroys: sf.Tag.Get("destroys") == "true",
+			required: !strings.Contains(rest, "omitempty") && !strings.Contains(rest, "omitzero"), leads: sf.Tag.Get("for") == "leads", limits: sf.Tag.Get("limits") == "true", destroys: sf.Tag.Get("destroys") == "true",
 			min: number(sf.Tag.Get("min")), max: number(sf.Tag.Get("max")),
 		}
 		if def, ok := sf.Tag.Lookup("default"); ok {
@@ -161,12 +163,29 @@ next:
 			if values[i] != nil {
 				return nil, nil, f.wrong("must be given once")
 			}
-			values[i] = value
+			values[i] = f.meant(value)
 			continue next
 		}
 		strange = append(strange, string(name))
 	}
 	return values, strange, nil
+}
+
+// meant returns what a client means by a value that the argument cannot have, or nil if
+// it means to give none. Some clients send null for each argument that they leave out.
+// Some send the JSON text of a number, a list or an object in a string, and their models
+// cannot help it. An argument of any JSON is taken as it is.
+func (f *field) meant(value json.RawMessage) json.RawMessage {
+	if f.typ == reflect.TypeFor[json.RawMessage]() {
+		return value
+	}
+	if text, ok := wire.TextOf(value); ok && f.typ.Kind() != reflect.String && json.Valid([]byte(text)) && wire.Portable(value) == nil {
+		value = json.RawMessage(strings.TrimSpace(text))
+	}
+	if string(value) == "null" && !f.limits {
+		return nil
+	}
+	return value
 }
 
 func (f *field) set(v reflect.Value, raw json.RawMessage) error {

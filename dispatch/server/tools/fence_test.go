@@ -100,7 +100,7 @@ func TestRequirementsThatCannotBeReadAreNamed(t *testing.T) {
 			[]args{{"scope": "run", "key": "x"}},
 			[]args{{"scope": "run", "token": 1}},
 			[]args{{"scope": "run", "key": "x", "token": -1}},
-			make([]args, 17), nil,
+			make([]args, 17),
 		} {
 			w.refused("INVALID_ARGUMENT", "kv_set", args{"path": "/shared/a", "value": 1, "require_leases": wrong})
 		}

@@ -131,7 +131,7 @@ func kvCAS(ctx context.Context, se *dispatch.Session, a kvCASArgs) (version, err
 
 type kvDeleteArgs struct {
 	writeArgs
-	Expected *uint64 `json:"expected_version,omitempty" doc:"only if it has this version" min:"0"`
+	Expected *uint64 `json:"expected_version,omitempty" doc:"only if it has this version" min:"0" limits:"true"`
 }
 
 func kvDelete(ctx context.Context, se *dispatch.Session, a kvDeleteArgs) (version, error) {

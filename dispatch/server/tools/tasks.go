@@ -235,7 +235,7 @@ func (a submitArgs) submission() (s queue.Submission, err error) {
 	default:
 		return s, &registry.ArgumentError{Argument: "status", Problem: "must be one of completed, failed"}
 	}
-	if other != nil {
+	if other != nil && string(other) != "null" {
 		return s, &registry.ArgumentError{Argument: name, Problem: "must be left out with status " + a.Status}
 	}
 	s.ID, err = parseID("task_id", a.TaskID)
@@ -493,7 +493,7 @@ func queueDead(ctx context.Context, tasks dispatch.Tasks, a deadArgs) (taskList,
 
 type redriveArgs struct {
 	queueArg
-	TaskIDs []string `json:"task_ids,omitempty" doc:"default: the first 100" min:"1" max:"100"`
+	TaskIDs []string `json:"task_ids,omitempty" doc:"default: the first 100" min:"1" max:"100" limits:"true"`
 }
 
 type redriven struct {

@@ -376,9 +376,9 @@ func TestALossIsToldInTheNextAnswerWhateverItIs(t *testing.T) {
 	})
 }
 
-// Decoding enforces exactly what the schema of an argument says. A value outside
-// the bounds is refused with the argument's name, and the bounds themselves are
-// accepted.
+// Decoding enforces what the schema of an argument says. A value outside the bounds is
+// refused with the argument's name, and the bounds themselves are accepted. So is null for
+// an argument that may be left out.
 func TestSchemasAndDecodingAgree(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		op := h.connect(server.Hello{Operator: true})
@@ -419,14 +419,58 @@ func TestSchemasAndDecodingAgree(t *testing.T) {
 						t.Errorf("%s %s=%v is within its bounds and refused: %s", tool.Name, name, value, refusal.Message)
 					}
 				}
-				if !slices.Contains(tool.Input.Required, name) {
-					continue
-				}
 				a := maps.Clone(valid)
 				delete(a, name)
+				if !slices.Contains(tool.Input.Required, name) {
+					_, without := c.call(tool.Name, a)
+					a[name] = nil
+					_, null := c.call(tool.Name, a)
+					if s.Type != "" && name != "expected_version" && name != "task_ids" && null != nil && strings.HasPrefix(null.Message, name+" ") && (without == nil || without.Message != null.Message) {
+						t.Errorf("%s %s=null is refused: %s", tool.Name, name, null.Message)
+					}
+					continue
+				}
 				if data := c.refused("INVALID_ARGUMENT", tool.Name, a); data["argument"] != name {
 					t.Errorf("%s without %s is refused as %v", tool.Name, name, data)
 				}
+			}
+		}
+	})
+}
+
+// Some clients send the JSON text of an argument in a string, whatever its model writes,
+// and null for each argument that they leave out.
+func TestArgumentsMayComeAsText(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		w := h.actor(dispatch.Root, "", "boss")
+		grant := w.ok("run_lease_acquire", args{"key": "k", "ttl_secs": "90", "wait_secs": " 5 ", "keep_alive": "true", "mode": nil, "ticket": nil, "path": nil})
+		if grant["expires_in_ms"] != 90000. || grant["keep_alive"] != true || grant["mode"] != "exclusive" {
+			t.Errorf("granted %v", grant)
+		}
+		many := w.ok("lease_acquire_many", args{"leases": `[{"scope":"run","key":"k2","path":null},{"scope":"layer","key":"k3","mode":null}]`})
+		if got := many["leases"].([]any); len(got) != 2 {
+			t.Errorf("granted %v", got)
+		}
+		// Any JSON may be a string, or null.
+		for _, value := range []any{"5", `{"a":1}`, nil} {
+			w.ok("kv_set", args{"path": "/shared/x", "value": value, "layer": nil})
+			if got := w.ok("kv_get", args{"path": "/shared/x"})["entry"].(map[string]any)["value"]; got != value {
+				t.Errorf("value %#v became %#v", value, got)
+			}
+		}
+		w.ok("task_enqueue", args{"queue": "q", "payload": 1, "priority": "3", "require_leases": nil})
+		claims := w.ok("task_claim", args{"queues": `["q"]`, "ttl_secs": "60"})["tasks"].([]any)
+		task := claims[0].(map[string]any)
+		w.ok("task_submit", args{"task_id": task["task_id"], "token": fmt.Sprint(task["token"]), "status": "completed", "result": 1, "error": nil})
+
+		// Without these the call would do more than its sender may have meant.
+		w.refused("INVALID_ARGUMENT", "kv_delete", args{"path": "/shared/x", "expected_version": nil})
+		w.refused("INVALID_ARGUMENT", "queue_redrive", args{"queue": "q", "task_ids": nil})
+
+		// A string that is no such text is refused as before.
+		for name, value := range map[string]any{"ttl_secs": `"60"`, "wait_secs": "", "keep_alive": "yes"} {
+			if data := refusal(w, "run_lease_acquire", args{"key": "k4"}, name, value); data["argument"] != name {
+				t.Errorf("%s=%v is refused as %v", name, value, data)
 			}
 		}
 	})
@@ -513,7 +557,7 @@ func listsWithOneWrong(s *jsonschema.Schema) (lists []struct {
 func outside(s *jsonschema.Schema) (values []any) {
 	switch s.Type {
 	case "string":
-		values = append(values, 1, true, nil, []any{})
+		values = append(values, 1, true, []any{})
 		if strings.HasPrefix(s.Description, "from the ") { // an id
 			values = append(values, "x", "7f2c8a521de04d5a9a3e1f2b3c4d5e6f", "{7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f}")
 		}
@@ -527,7 +571,7 @@ func outside(s *jsonschema.Schema) (values []any) {
 			values = append(values, "no such word")
 		}
 	case "number", "integer":
-		values = append(values, "1", true, nil)
+		values = append(values, "x", "", true)
 		if s.Minimum != nil {
 			values = append(values, *s.Minimum-1)
 		}
@@ -538,7 +582,7 @@ func outside(s *jsonschema.Schema) (values []any) {
 			values = append(values, 1.5)
 		}
 	case "array":
-		values = append(values, "x", 1, []any{1}, nil)
+		values = append(values, "x", 1, []any{1})
 		if s.MinItems != nil {
 			values = append(values, []string{})
 		}
@@ -546,9 +590,9 @@ func outside(s *jsonschema.Schema) (values []any) {
 			values = append(values, make([]string, *s.MaxItems+1))
 		}
 	case "object":
-		values = append(values, "x", 1, []any{}, nil)
+		values = append(values, "x", 1, []any{})
 	case "boolean":
-		values = append(values, "true", 1, nil)
+		values = append(values, "x", 1)
 	}
 	return values
 }

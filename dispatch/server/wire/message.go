@@ -279,13 +279,19 @@ func (m *Message) Waits(byDefault bool) (waits bool) {
 	waits = byDefault
 	for name, value := range Members(m.Params.Arguments) {
 		if string(name) == waitArgument {
-			waits = string(value) != "0" && string(value) != "null"
+			waits = byDefault
+			if secs := string(unquoted(value)); secs != "null" {
+				waits = secs != "0"
+			}
 		}
 	}
 	return waits
 }
 
 const waitArgument = "wait_secs"
+
+// unquoted returns a number that may be in a string, as some clients send it.
+func unquoted(number []byte) []byte { return bytes.Trim(number, `"`) }
 
 // ClientName is the name that the client gives itself, in initialize or with a
 // request.

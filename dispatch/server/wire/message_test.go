@@ -28,6 +28,7 @@ func TestResentIsTheSameCallWithLessOfItsWait(t *testing.T) {
 		`{"params":{"arguments":{"k":"v","wait_secs": 50},"_meta":{}}}`:  `{"params":{"arguments":{"k":"v","wait_secs": 38},"_meta":{"leasehold/resent":true}}}`,
 		`{"params":{"arguments":{"wait_secs":12},"_meta":{}}}`:           `{"params":{"arguments":{"wait_secs":1},"_meta":{"leasehold/resent":true}}}`,
 		`{"params":{"arguments":{"wait_secs":0.5},"_meta":{}}}`:          `{"params":{"arguments":{"wait_secs":0.5},"_meta":{"leasehold/resent":true}}}`,
+		`{"params":{"arguments":{"wait_secs":"50"},"_meta":{}}}`:         `{"params":{"arguments":{"wait_secs":38},"_meta":{"leasehold/resent":true}}}`,
 		`{"params":{"arguments":{"wait_secs":"x"},"_meta":{}}}`:          `{"params":{"arguments":{"wait_secs":"x"},"_meta":{"leasehold/resent":true}}}`,
 		`{"params":{"arguments":[],"_meta":{"leasehold/resent":false}}}`: `{"params":{"arguments":[],"_meta":{"leasehold/resent":true}}}`,
 	} {
@@ -61,6 +62,26 @@ func TestACallKeepsItsPrintWhenItIsSentAgain(t *testing.T) {
 			t.Errorf("%s has the print of %s", other, was)
 		}
 		seen[m.Print()] = other
+	}
+}
+
+// Whether a call waits is known before its arguments are decoded.
+func TestWhetherACallWaits(t *testing.T) {
+	for wait, want := range map[string]bool{`0`: false, `"0"`: false, `5`: true, `"5"`: true, `0.5`: true} {
+		for _, byDefault := range []bool{false, true} {
+			m := wire.Call("1", "t", json.RawMessage(`{"wait_secs":`+wait+`}`), "")
+			if got := m.Waits(byDefault); got != want {
+				t.Errorf("wait_secs %s, by default %v: %v", wait, byDefault, got)
+			}
+		}
+	}
+	for _, arguments := range []string{`{}`, `{"wait_secs":null}`, `{"wait_secs":"null"}`} {
+		for _, byDefault := range []bool{false, true} {
+			m := wire.Call("1", "t", json.RawMessage(arguments), "")
+			if got := m.Waits(byDefault); got != byDefault {
+				t.Errorf("%s, by default %v: %v", arguments, byDefault, got)
+			}
+		}
 	}
 }
 

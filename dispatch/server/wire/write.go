@@ -122,7 +122,7 @@ func Marked(line []byte, name string) []byte {
 // lessWait returns the rest of a wait. It is never reduced to zero, so that the
 // answer is that of a waiting call.
 func lessWait(wait []byte, spent time.Duration) []byte {
-	secs, err := strconv.ParseFloat(string(wait), 64)
+	secs, err := strconv.ParseFloat(string(unquoted(wait)), 64)
 	if err != nil || secs <= 0 {
 		return wait
 	}
