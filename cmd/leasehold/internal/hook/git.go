@@ -2,6 +2,7 @@ package hook
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -76,26 +77,32 @@ func runGit(cmd *cobra.Command) error {
 	}
 	defer daemon.Close()
 	overrule := settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report
-	answer, err := connection.Call(cmd.Context(), daemon, "hook_check", caller(d, map[string]any{"run": run, "keys": keys, "overrule": overrule}))
-	if err != nil {
-		return err
+	first := ""
+	for some := range slices.Chunk(keys, maxKeys) {
+		answer, err := connection.Call(cmd.Context(), daemon, "hook_check", caller(d, map[string]any{"run": run, "keys": some, "overrule": overrule}))
+		if err != nil {
+			return err
+		}
+		list, err := connection.Decode[struct {
+			Held []struct{ Key, Text string }
+		}](answer.Object)
+		if err != nil {
+			return err
+		}
+		for _, held := range list.Held {
+			first = cmp.Or(first, held.Key)
+			fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %s\n", held.Text)
+		}
 	}
-	list, err := connection.Decode[struct {
-		Held []struct{ Key, Text string }
-	}](answer.Object)
-	if err != nil || len(list.Held) == 0 {
-		return err
-	}
-	for _, held := range list.Held {
-		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %s\n", held.Text)
-	}
-	if overrule {
+	if first == "" || overrule {
 		return nil
 	}
-	first := list.Held[0].Key
 	return exit.Hint(errors.New("this commit changes what others have leased, so git has not made it"),
 		"take the files out (git restore --staged %s) or wait until they are released; LEASEHOLD_GUARD=report git commit, or --no-verify, commits them all the same", inShell(names[first]))
 }
+
+// maxKeys limits how many keys one call names. A commit may have any number of files.
+const maxKeys = 1000
 
 // committedKey returns the lease key of a file in a commit. A commit contains a symbolic
 // link itself and not its target, so the link is not followed.
