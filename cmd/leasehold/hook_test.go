@@ -255,6 +255,25 @@ func TestTheHookHeedsALeaseOfAFileElsewhere(t *testing.T) {
 	}
 }
 
+// An agent of Claude Code may go to another repository, such as a submodule. Its session
+// stays in the run of the directory that its client was started in, so the keys of its
+// leases are those of that project.
+func TestTheHookHeedsWhereTheClientWasStarted(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	inner := repository(t, filepath.Join(shop, "inner"))
+	shim, _ := startShim(t, "--directory", shop)
+	shim.handshake()
+	gone := &hooked{t: t, dir: inner, pid: os.Getpid(), env: []string{"CLAUDE_PROJECT_DIR=" + shop}}
+	stayed := newHooked(t, shop)
+	gone.mayWrite("x.go", "")
+	stayed.mayNotWrite("inner/x.go", "", `lease "file:inner/x.go"`, "inner/x.go is not changed")
+	stayed.mayWrite("x.go", "")
+	gone.mayNotWrite("../x.go", "", "../x.go is not changed")
+}
+
 // A message, and a lease that was taken away, reach the model of each client at its
 // next tool call or when it is about to stop, once, in the words that the client passes on.
 func TestTheHookTellsWhatIsNotTold(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 // claude is Claude Code. Codex uses the same format.
 var claude = client{
-	name: "claude", guest: "claude-code", pid: "CLAUDE_PID", tells: []kind{begin, before, stop, partyEnd},
+	name: "claude", guest: "claude-code", pid: "CLAUDE_PID", home: "CLAUDE_PROJECT_DIR", tells: []kind{begin, before, stop, partyEnd},
 	read: func(stdin []byte) (event, error) {
 		in, e, err := readClaude(stdin)
 		if err != nil {

@@ -27,6 +27,10 @@ type client struct {
 
 	// pid is the variable with the client's process id; "": the parent is the client.
 	pid string
+
+	// home is the variable with the directory that the client was started in; "": the
+	// directory of an event is always that one.
+	home string
 }
 
 var clients = []client{claude, codex, gemini, opencode, copilot, qwen}
@@ -35,7 +39,8 @@ var clients = []client{claude, codex, gemini, opencode, copilot, qwen}
 type event struct {
 	kind  kind
 	name  string // as the client calls it
-	dir   string // where the client works
+	dir   string // where the agent is, from which it names files
+	home  string // where the client was started, which decides the run of its session
 	party string // the agent that acts; "": the client's main agent
 	main  bool   // party is the main agent, for clients that name that one too
 

@@ -115,6 +115,10 @@ func run(cmd *cobra.Command, c client) error {
 			return err
 		}
 	}
+	e.home = e.dir
+	if home := os.Getenv(c.home); filepath.IsAbs(home) { // its agent may have gone to another directory since
+		e.home = home
+	}
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), patience, fmt.Errorf("the daemon did not answer within %v", patience))
 	defer cancel()
 	cmd.SetContext(ctx)
@@ -289,7 +293,7 @@ func (g *guard) call(ctx context.Context, tool string, args map[string]any) (mcp
 
 // write takes the leases for a write, or refuses it.
 func (g *guard) write(ctx context.Context) (verdict, error) {
-	home, err := project.Of(existing(g.event.dir)) // an agent may have removed its directory, and write elsewhere
+	home, err := project.Of(existing(g.event.home)) // an agent may have removed its directory, and write elsewhere
 	if err != nil {
 		return withoutDaemon(project.Guard{}, g.event.files, err), nil
 	}

@@ -110,11 +110,12 @@ func (g *guard) commandEnded(ctx context.Context) (note string, err error) {
 // here returns the project that the client works in and its run. ok is false if one of
 // them or the client's process is not known.
 func (g *guard) here() (of project.Project, run string, ok bool) {
-	of, err := project.Of(g.event.dir)
+	dir := existing(g.event.home)
+	of, err := project.Of(dir)
 	if err != nil {
 		return of, "", false
 	}
-	run, err = place.Run("", g.event.dir)
+	run, err = place.Run("", dir)
 	return of, run, err == nil && g.pid > 1
 }
 
