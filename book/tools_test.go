@@ -357,7 +357,7 @@ func toolReference(t *testing.T) string {
 	b.WriteString("Each tool is listed with its arguments, its answer, one call as an agent makes it, and the\n" +
 		"refusals that a call of it is likely to meet. The replies on this page come from a real daemon; only the\n" +
 		"ids in them are replaced. A reply is a text and an object, and each has everything. Lengths are in bytes. An argument that is `null`\n" +
-		"counts as left out, but `expected_version` and `task_ids` must not be null. Where a number, `true` or `false`, a list or an object is expected, a string that contains its JSON is accepted too,\n" +
+		"counts as left out, but `expected_version`, `task_ids` and the `holder` of a revoke must not be null. Where a number, `true` or `false`, a list or an object is expected, a string that contains its JSON is accepted too,\n" +
 		"because some clients send it so. An argument that can be any JSON is taken as it is. What the codes\n" +
 		"mean, and what data each carries, is in [Refusals and notices](refusals.md). The group of a tool is what\n" +
 		"`leasehold mcp --tools` takes.\n\n" +

@@ -12,7 +12,7 @@ import (
 type revokeArgs struct {
 	scoped
 	Layer  string `json:"layer,omitempty" doc:"name or path of its lead; default: yours" max:"512"`
-	Holder string `json:"holder,omitempty" doc:"path of the one who loses it; default: all" max:"512"`
+	Holder string `json:"holder,omitempty" doc:"path of the one who loses it; default: all" max:"512" limits:"true"`
 	Reason string `json:"reason" doc:"told to the holder (≤ 256 bytes)" min:"1" max:"256"`
 }
 

@@ -425,8 +425,11 @@ func TestSchemasAndDecodingAgree(t *testing.T) {
 					_, without := c.call(tool.Name, a)
 					a[name] = nil
 					_, null := c.call(tool.Name, a)
-					if s.Type != "" && name != "expected_version" && name != "task_ids" && null != nil && strings.HasPrefix(null.Message, name+" ") && (without == nil || without.Message != null.Message) {
-						t.Errorf("%s %s=null is refused: %s", tool.Name, name, null.Message)
+					// Without these the call does more.
+					limits := name == "expected_version" || name == "task_ids" || name == "holder" && strings.HasSuffix(tool.Name, "lease_revoke")
+					refused := null != nil && strings.HasPrefix(null.Message, name+" ") && (without == nil || without.Message != null.Message)
+					if s.Type != "" && refused != limits {
+						t.Errorf("%s %s=null: %+v", tool.Name, name, null)
 					}
 					continue
 				}
