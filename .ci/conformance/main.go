@@ -32,8 +32,8 @@ import (
 	"time"
 )
 
-// scenarios are those that ask for nothing but what leasehold offers: tools
-// and sessions. The others call tools, prompts and resources of the suite's own
+// scenarios are those that ask for nothing but what leasehold offers: tools,
+// resources and sessions. The others call tools, prompts and resources of the suite's own
 // example server, or are of the stateless protocol version, which is not
 // served.
 var scenarios = []string{
@@ -42,6 +42,7 @@ var scenarios = []string{
 	"ping",
 	"logging-set-level",
 	"tools-list",
+	"resources-list",
 	"server-sse-multiple-streams",
 	"dns-rebinding-protection",
 }

@@ -142,6 +142,7 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 			`{"jsonrpc":"2.0","id":{},"method":"a"}`: -32600,
 			`{"jsonrpc":"2.0","id":null,"method":1}`: -32600,
 			`{"jsonrpc":"2.0","id":1,"method":"a"}`:  -32601,
+			`{"jsonrpc":"2.0","id":1,"method":"resources/a"}`: -32601,
 		} {
 			p.send("%s", msg)
 			if m := p.receive(); m.Error == nil || m.Error.Code != code {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -51,11 +50,6 @@ func (s *service) resourceResult(ctx context.Context, se *dispatch.Session, env 
 		return resultOf(mcp.ListResourceTemplatesResult{ResourceTemplates: tools.ResourceTemplates()}), nil
 	}
 	uri := env.Params.URI
-	switch env.Method {
-	case wire.ReadResource, wire.Subscribe, wire.Unsubscribe:
-	default:
-		return nil, &registry.ArgumentError{Argument: "method", Problem: fmt.Sprintf("%.100q is not one of this server's", env.Method)}
-	}
 	subs := &mcpserver.ClientSessionFromContext(ctx).(*client).subscriptions
 	if env.Method == wire.Unsubscribe {
 		return resultOf(mcp.EmptyResult{}), subs.remove(ctx, se, uri)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
@@ -184,7 +183,8 @@ func (mcpForm) broken(env *wire.Message, fault string) []byte {
 // nil if there must be none. If away is not nil, it makes the call in another
 // partition.
 func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Message, msg []byte, name call.Call, f form, away toolFunc) (line []byte) {
-	if strings.HasPrefix(env.Method, wire.ResourcesPrefix) {
+	switch env.Method {
+	case wire.ListResources, wire.ListTemplates, wire.ReadResource, wire.Subscribe, wire.Unsubscribe:
 		return s.resources(ctx, se, env)
 	}
 	tool := s.tools[env.Params.Name]

@@ -37,12 +37,11 @@ const (
 	SetLevel    = "logging/setLevel"
 	ToolsCall   = "tools/call"
 
-	ResourcesPrefix = "resources/"
-	ListResources   = ResourcesPrefix + "list"
-	ListTemplates   = ResourcesPrefix + "templates/list"
-	ReadResource    = ResourcesPrefix + "read"
-	Subscribe       = ResourcesPrefix + "subscribe"
-	Unsubscribe     = ResourcesPrefix + "unsubscribe"
+	ListResources   = "resources/list"
+	ListTemplates   = "resources/templates/list"
+	ReadResource    = "resources/read"
+	Subscribe       = "resources/subscribe"
+	Unsubscribe     = "resources/unsubscribe"
 	ResourceUpdated = "notifications/resources/updated"
 
 	// Goodbye is sent by a client that ends its connection and its session, on
