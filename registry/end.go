@@ -202,7 +202,7 @@ func (r *Registry) Drop(tx Tx, limit int) (done bool) {
 }
 
 // Tend handles a due row of this package: it ends or extends a lease, gives up
-// a parked place, or forgets a loss or an answer. It reports false for a row of
+// a parked place, or sees to a notice or an answer. It reports false for a row of
 // another package.
 func (c *Core) Tend(tx Tx, row engine.Row) bool {
 	switch {
@@ -211,7 +211,7 @@ func (c *Core) Tend(tx Tx, row engine.Row) bool {
 	case strings.HasPrefix(row.Key, waitPrefix):
 		c.end(tx, row, Expired)
 	case strings.HasPrefix(row.Key, lostPrefix):
-		forgetNotice(tx, row.Key)
+		tendNotice(tx, row)
 	default:
 		return call.Tend(tx, row)
 	}

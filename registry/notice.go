@@ -37,6 +37,7 @@ type Notice struct {
 
 	at    time.Time // on the running clock
 	told  bool
+	sure  bool   // that it was told is stored; see [tendNotice]
 	place string // key of the waiter's row in the line
 }
 
@@ -49,7 +50,7 @@ const noticeFormat = 4
 func (n *Notice) encode() string {
 	w := record.New(80 + len(n.Scope) + len(n.Key) + len(n.Party) + len(n.Reason))
 	w.Byte(noticeFormat)
-	w.Flags(n.told, n.Kind == Wanted, n.Kind == Offered)
+	w.Flags(n.told, n.Kind == Wanted, n.Kind == Offered, n.sure)
 	w.ID(n.LeaseID)
 	w.Uint(n.Token)
 	w.Time(n.at)
@@ -65,7 +66,7 @@ func (n *Notice) read(row engine.Row) (ok bool) {
 	var wanted, offered bool
 	r := record.Read(row.Value)
 	format := r.Byte()
-	r.Flags(&n.told, &wanted, &offered)
+	r.Flags(&n.told, &wanted, &offered, &n.sure)
 	switch {
 	case wanted:
 		n.Kind = Wanted
@@ -313,8 +314,8 @@ func (c *Core) NewUntold(tx Tx, h Holder, known map[string]string) (list []Notic
 }
 
 // TakeUntold is Untold for the parties for which tells reports true. It marks
-// the notices in list as told; a crash may lose these marks, and then they are
-// told again. The remaining notices come with later answers, except losses that
+// the notices in list as told; a restart within [Retold] loses these marks, and then
+// they are told again. The remaining notices come with later answers, except losses that
 // were only counted: more reports them once.
 func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(party string) bool) (list []Notice, more int) {
 	list, stale, more := untold(tx, h, limit, tells)
@@ -328,7 +329,7 @@ func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(party string) b
 	for _, n := range list {
 		n.told = true
 		row := n.row(h.Actor)
-		row.Due = tx.Now().Add(n.keepTold())
+		row.Due = tx.Now().Add(Retold)
 		tx.Touch(row)
 		tx.Delete(untoldKey(row.Key))
 	}
@@ -336,12 +337,18 @@ func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(party string) b
 	return list, more
 }
 
-// keepTold is how long a notice is kept after it was told.
-func (n *Notice) keepTold() time.Duration {
-	if n.LeaseID == uuid.Nil || n.Kind != Loss {
-		return Retold // nobody can ask by its id
+// tendNotice stores that a loss was told, once it cannot be told again any more, so that
+// it is not told after a restart. It forgets other notices, and losses in the end: nobody
+// asks by the id of a lease for longer, and other leases have no id.
+func tendNotice(tx Tx, row engine.Row) {
+	var n Notice
+	if !n.read(row) || !n.told || n.sure || n.Kind != Loss || n.LeaseID == uuid.Nil {
+		forgetNotice(tx, row.Key)
+		return
 	}
-	return keepLost
+	n.sure = true
+	row.Value, row.Due = n.encode(), tx.Now().Add(keepLost)
+	tx.Put(row)
 }
 
 // Retold is how long after a notice was told it may be told again, because the
@@ -351,7 +358,7 @@ const Retold = time.Minute
 // again returns the row of a notice as that of one to be told again if it was
 // told within the last [Retold], and reports whether it was.
 func (n *Notice) again(tx Tx, actor uuid.UUID, row engine.Row) (engine.Row, bool) {
-	if !n.told || tx.Now().Sub(row.Due.Add(-n.keepTold())) >= Retold {
+	if !n.told || n.sure || !tx.Now().Before(row.Due) {
 		return row, false
 	}
 	n.told = false

@@ -375,6 +375,51 @@ func TestALossIsToldAgainIfItsAnswerMayBeLost(t *testing.T) {
 	}
 }
 
+// A restart shortly after a loss was told may have lost the answer, so it is told again.
+// Any later restart tells it to nobody: its holder may have the lease again.
+func TestARestartTellsNoLossAgainThatWasToldLongAgo(t *testing.T) {
+	for after, again := range map[time.Duration]int{time.Second: 1, 2 * time.Minute: 0, 50 * time.Minute: 0} {
+		inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+			one := h.party("W1")
+			lost := one.acquire(registry.Request{Key: "x", TTL: time.Second})
+			time.Sleep(2 * time.Second)
+			two := h.party("W2")
+			two.release(two.acquire(registry.Request{Key: "x", TTL: time.Minute}))
+			take := func() (list []registry.Notice) {
+				t.Helper()
+				err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
+					list, _ = h.TakeUntold(tx, one.Holder, 20, anyParty)
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return list
+			}
+			if list := take(); len(list) != 1 {
+				t.Fatalf("told %+v", list)
+			}
+			one.acquire(registry.Request{Key: "x", TTL: time.Hour})
+			time.Sleep(after)
+			h.crash()
+			h.check()
+			if list := take(); len(list) != again {
+				t.Errorf("told %v before a restart, and after it %+v", after, list)
+			}
+			// Whoever asks by the id is told nevertheless.
+			_, err := one.renew(lost, 0)
+			if e := mustBe[*registry.LostError](t, err); e.Reason != "expired" {
+				t.Errorf("renewing the lost lease: %v", e)
+			}
+			time.Sleep(3 * time.Hour)
+			h.check()
+			if list := take(); len(list) != 0 {
+				t.Errorf("told %+v", list)
+			}
+		})
+	}
+}
+
 // A spentTx has run for as long as it may.
 type spentTx struct{ engine.Tx }
 
