@@ -205,7 +205,7 @@ func TestLimits(t *testing.T) {
 		"delay of a task":                        fmt.Sprintf("%d days", queue.MaxDelay/(24*time.Hour)),
 		"queues in one claim":                    fmt.Sprint(queue.MaxQueues),
 		"tasks in one claim, enqueue or submit":  fmt.Sprint(queue.MaxCount),
-		"payloads of several tasks in one claim": fmt.Sprintf("%d MiB", queue.MaxClaimBytes>>20),
+		"payloads of several tasks in one claim": fmt.Sprintf("%d KiB", queue.MaxClaimBytes>>10),
 		"claims that wait at a queue":            fmt.Sprint(queue.DefaultWaitsPerQueue),
 		"claims of one actor that wait":          fmt.Sprint(queue.DefaultWaitsPerActor),
 		"queues of a run that have tasks":        fmt.Sprint(queue.DefaultQueuesPerRun),

@@ -21,16 +21,16 @@ const (
 	MaxAttempts     = 100
 	DefaultAttempts = 5
 	MaxDelay        = 30 * 24 * time.Hour
-	MaxPayload      = 1 << 20 // bytes
-	MaxResult       = 1 << 20 // bytes
-	MaxKey          = 256     // bytes of an idempotency key
-	MaxCount        = 100     // tasks of one claim
-	MaxClaimBytes   = 2 << 20 // payloads of one claim of several tasks
-	MaxQueues       = 16      // queues of one claim
-	MaxReason       = 512     // bytes
-	MaxBatch        = 100     // tasks that are enqueued or submitted in one call
-	MaxBatchBytes   = 8 << 20 // their payloads or results, all together
-	MaxRedrive      = 100     // tasks of one Redrive
+	MaxPayload      = 1 << 20  // bytes
+	MaxResult       = 1 << 20  // bytes
+	MaxKey          = 256      // bytes of an idempotency key
+	MaxCount        = 100      // tasks of one claim
+	MaxClaimBytes   = 32 << 10 // payloads of one claim of several tasks, which a model has to see whole
+	MaxQueues       = 16       // queues of one claim
+	MaxReason       = 512      // bytes
+	MaxBatch        = 100      // tasks that are enqueued or submitted in one call
+	MaxBatchBytes   = 8 << 20  // their payloads or results, all together
+	MaxRedrive      = 100      // tasks of one Redrive
 )
 
 // Defaults of the limits in [Options].

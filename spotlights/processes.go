@@ -174,7 +174,9 @@ leasehold call actor_report result="done in life $LEASEHOLD_LIFE"`,
 			life int
 		}{{"root", 2}, {"first", 1}, {"second", 2}} {
 			a := actors[want.path]
-			st.want(a.Status == "succeeded" && a.Life == want.life, "%s %s, in life %d", a.Path, a.Status, a.Life)
+			if a.Status != "succeeded" || a.Life != want.life {
+				st.want(false, "%s %s, in life %d; the lead said %s", a.Path, a.Status, a.Life, again.complaints("root"))
+			}
 		}
 		st.want(st.file("done") == "first\nsecond\n", "what was done is %q", st.file("done"))
 		st.say("Each worker has done its part once.")

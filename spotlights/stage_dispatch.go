@@ -133,8 +133,13 @@ func (d *dispatcher) over() map[string]launcher.Actor {
 }
 
 // output returns what the process of an actor has printed.
-func (d *dispatcher) output(path string) string {
-	text, err := os.ReadFile(d.until(launcher.ActorStarted, path).Logs[0])
+func (d *dispatcher) output(path string) string { return d.logged(path, 0) }
+
+// complaints returns what it has printed to stderr.
+func (d *dispatcher) complaints(path string) string { return d.logged(path, 1) }
+
+func (d *dispatcher) logged(path string, stream int) string {
+	text, err := os.ReadFile(d.until(launcher.ActorStarted, path).Logs[stream])
 	d.st.must(err)
 	return string(text)
 }
