@@ -46,7 +46,7 @@ func (sp *spread) write(ctx context.Context, se *dispatch.Session, args tools.Ar
 	}
 	var parts []*part
 	for _, w := range writes {
-		at, refused := sp.writesAt(ctx, se, w, given["pid"])
+		at, refused := sp.writesAt(ctx, se, w, given)
 		if refused != nil {
 			return *refused
 		}
@@ -65,12 +65,8 @@ func (sp *spread) write(ctx context.Context, se *dispatch.Session, args tools.Ar
 			continue
 		}
 		for _, before := range parts[:i] {
-			back := map[string]json.RawMessage{"keys": mustJSON(tools.NewlyGuarded(before.reply))}
-			for _, name := range []string{"pid", "party"} {
-				if given[name] != nil {
-					back[name] = given[name]
-				}
-			}
+			back := some(given, "pid", "mark", "party")
+			back["keys"] = mustJSON(tools.NewlyGuarded(before.reply))
 			if r := sp.call(context.WithoutCancel(ctx), se, before.partition, "hook_give_back", tools.Arguments(mustJSON(back))); r.IsError {
 				return r
 			}
@@ -83,15 +79,16 @@ func (sp *spread) write(ctx context.Context, se *dispatch.Session, args tools.Ar
 // writesAt returns the partition in which a write counts: that of the actor's
 // own session; for the client's own project that of its session, wherever it
 // is; otherwise that of the run.
-func (sp *spread) writesAt(ctx context.Context, se *dispatch.Session, w fileWrite, pid json.RawMessage) (partition int, refused *tools.Reply) {
+func (sp *spread) writesAt(ctx context.Context, se *dispatch.Session, w fileWrite, given map[string]json.RawMessage) (partition int, refused *tools.Reply) {
 	at := sp.server.partitionOfRun(w.Run)
+	client := some(given, "pid", "mark")
 	switch {
-	case !w.Home || pid == nil:
-		return at, nil
-	case se.Actor().Run != "":
+	case w.Home && se.Actor().Run != "":
 		return sp.home.partition, nil
+	case !w.Home || len(client) == 0:
+		return at, nil
 	}
-	whose := tools.Arguments(mustJSON(map[string]json.RawMessage{"pid": pid}))
+	whose := tools.Arguments(mustJSON(client))
 	if r := sp.call(ctx, se, at, "hook_sessions", whose); r.IsError || tools.OwnSessions(r) > 0 {
 		return at, nil // a refusal comes again there
 	}
@@ -102,6 +99,17 @@ func (sp *spread) writesAt(ctx context.Context, se *dispatch.Session, w fileWrit
 		}
 	}
 	return at, refused
+}
+
+// some returns those arguments of a call that have one of the names.
+func some(given map[string]json.RawMessage, names ...string) map[string]json.RawMessage {
+	found := make(map[string]json.RawMessage)
+	for _, name := range names {
+		if given[name] != nil {
+			found[name] = given[name]
+		}
+	}
+	return found
 }
 
 func mustJSON(v any) json.RawMessage {

@@ -610,6 +610,45 @@ func TestAWriteCountsForTheClientsOwnSession(t *testing.T) {
 	})
 }
 
+// The same holds of a client on another machine, which its shim has given a mark.
+func TestAWriteCountsForTheSessionWithTheMark(t *testing.T) {
+	inStreet(t, 2, 4, func(s *street) {
+		runs := s.runs()
+		connect := func(run string) *caller {
+			near, far := net.Pipe()
+			s.houses[0].conns.Go(func() { s.houses[0].ServeConn(s.houses[0].ctx, far, process.Peer{}) })
+			c := &caller{peer: &peer{t: s.T, nc: near}}
+			c.greet(server.Hello{Run: run, Name: "own", Mark: "there"})
+			s.Cleanup(func() { near.Close() })
+			return c
+		}
+		holds := func(c *caller, n int) {
+			s.Helper()
+			var its struct {
+				Leases []struct{ Key string }
+			}
+			c.want(&its, "lease_list", `{"scope":"run"}`)
+			if len(its.Leases) != n {
+				s.Errorf("leases %+v, want %d", its.Leases, n)
+			}
+		}
+		own := connect(runs[2])
+		op := s.operator(1)
+		const write = `{"mark":"there","hold_secs":60,"name":"guest","writes":[%s]}`
+		op.want(nil, "hook_write", fmt.Sprintf(write, fmt.Sprintf(`{"run":%q,"home":true,"keys":["file:a"]}`, runs[1])))
+		holds(own, 1)
+		// What is refused in one partition is given back in the others.
+		also := connect(runs[3])
+		s.connect(1, server.Hello{Run: runs[3], Name: "holder"}).want(nil, "run_lease_acquire", `{"key":"file:c"}`)
+		both := fmt.Sprintf(`{"run":%q,"keys":["file:b"]},{"run":%q,"keys":["file:c"]}`, runs[2], runs[3])
+		if why := op.refused("hook_write", fmt.Sprintf(write, both)); !strings.Contains(why, "held by actor") {
+			s.Error(why)
+		}
+		holds(own, 1)
+		holds(also, 1)
+	})
+}
+
 // A launcher whose partition goes to another server has to attach again, and so must
 // connect again.
 func TestALauncherMovesWithItsPartition(t *testing.T) {

@@ -316,6 +316,11 @@ func (g *guard) take(ctx context.Context, settings project.Settings, list []targ
 	if err := g.connect(true); err != nil {
 		return withoutDaemon(settings.Guard, g.event.files, err), nil
 	}
+	if g.mark != "" { // a server elsewhere knows the client in its own run only
+		if list = slices.DeleteFunc(list, func(t target) bool { return !t.Home }); len(list) == 0 {
+			return verdict{}, nil
+		}
+	}
 	args := map[string]any{
 		"writes": list, "party": g.event.party, "main": g.event.main, "hold_secs": settings.Guard.Hold().Seconds(),
 		"overrule": settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report,
