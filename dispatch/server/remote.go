@@ -2,10 +2,14 @@ package server
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -38,6 +42,9 @@ type remote struct {
 	token string
 
 	partition int // of the token
+
+	letIn atomic.Bool           // the token of an operator has let in a client that is somebody else
+	over  atomic.Pointer[error] // why it lets in nobody any more
 }
 
 func (c *remote) Read(p []byte) (int, error) { return c.in.Read(p) }
@@ -51,7 +58,12 @@ func (c *remote) credentials(h dispatch.Credentials) (dispatch.Credentials, erro
 	case h.Token != "" && h.Token != c.token:
 		return h, fmt.Errorf("%w: the hello has another token than the request", dispatch.ErrUnauthenticated)
 	case role == dispatch.Operator && !h.Operator && h.Token == "" && (h.Run != "" || h.Handle != ""):
-		return h, nil // an operator may let anybody in
+		// An operator may let anybody in, for as long as the token is valid: see endWhenVoid.
+		c.letIn.Store(true)
+		if over := c.over.Load(); over != nil {
+			return h, *over
+		}
+		return h, nil
 	}
 	h.Token, h.Operator, h.Run, h.Name = c.token, false, "", ""
 	return h, nil
@@ -100,7 +112,54 @@ func (e *endpoint) connect(w http.ResponseWriter, r *http.Request) {
 			_ = c.close()
 		}
 	}()
+	if dispatch.IsAccess(s.token) {
+		var watch sync.WaitGroup
+		defer watch.Wait()
+		ctx, stop := context.WithCancel(e.ctx)
+		defer stop()
+		watch.Go(func() { e.endWhenVoid(ctx, s) })
+	}
 	e.server.ServeConn(e.ctx, s, peer)
+}
+
+// endWhenVoid closes the connection of a client that an operator's token has let in, once
+// the token is void, or this server does not have the tokens any more. The client may come
+// back with a valid token; otherwise its session ends. A session of the operator itself is
+// ended where it is served.
+func (e *endpoint) endWhenVoid(ctx context.Context, c *remote) {
+	for {
+		home, _, err := e.server.enter(ctx, c.partition, false)
+		if home != nil {
+			err = awaitVoid(ctx, home, c.token)
+			home.guests.Done()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if home == nil || errors.Is(err, dispatch.ErrUnauthenticated) {
+			if err == nil {
+				err = errNotReached // another server has the tokens, and the client will come to it
+			}
+			if c.over.Store(&err); c.letIn.Load() {
+				e.server.opts.Log.Info().Err(err).Str("token", c.actor.Name).Msg("a client that an operator's token has let in must come back with a valid one")
+				_ = c.close()
+			}
+			return
+		}
+		select { // the home is about to go
+		case <-time.After(lastPassRetry):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// awaitVoid waits until the token is void, or the home is not to be asked any more.
+func awaitVoid(ctx context.Context, h *home, token string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(h.ctx, stop)()
+	return h.state.AwaitVoid(ctx, token)
 }
 
 // behind reads what br has read ahead of r, then r.

@@ -73,6 +73,15 @@ func For(cmd *cobra.Command) (*Dialer, error) {
 // Elsewhere reports whether the daemon is a server on another machine.
 func (d *Dialer) Elsewhere() bool { return d.target.Servers != nil }
 
+// Current returns hello with the token of the last connection. A server elsewhere refuses
+// a hello with another.
+func (d *Dialer) Current(hello server.Hello) server.Hello {
+	if d.target.Servers != nil && hello.Token != "" {
+		hello.Token = d.target.Servers.Token
+	}
+	return hello
+}
+
 // Servers are the URLs of the servers elsewhere.
 func (d *Dialer) Servers() (urls []string) {
 	if d.target.Servers != nil {

@@ -120,7 +120,7 @@ func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.C
 	at.Path += server.RemotePath
 	r := &http.Request{
 		Method: http.MethodGet, URL: &at, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {server.RemoteProtocol}, "Authorization": {"Bearer " + s.Token}},
+		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {server.RemoteProtocol}, "Authorization": {"Bearer " + s.TokenNow()}},
 	}
 	// If the time ran out before the request was written, reading says so.
 	if err := r.Write(c.Conn); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {

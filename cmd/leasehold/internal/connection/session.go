@@ -69,7 +69,7 @@ func (d *Dialer) open(ctx context.Context, hello server.Hello, start bool) (c *c
 	}
 	ctx, cancel := d.UntilSilent(ctx)
 	defer cancel()
-	c, err = Handshake(ctx, nc, hello, "leasehold")
+	c, err = Handshake(ctx, nc, d.Current(hello), "leasehold")
 	return c, BrokeOff(err), WhoWasRefused(err, hello)
 }
 

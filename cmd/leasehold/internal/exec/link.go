@@ -55,7 +55,7 @@ func (l *execLink) connect(ctx context.Context) error {
 	ctx, cancel := l.dialer.UntilSilent(ctx)
 	defer cancel()
 	conn := &tappedConn{Conn: nc, ended: make(chan struct{})}
-	c, err := connection.Handshake(ctx, conn, l.hello, "leasehold")
+	c, err := connection.Handshake(ctx, conn, l.dialer.Current(l.hello), "leasehold")
 	if err != nil {
 		return connection.WhoWasRefused(err, server.Hello{Token: l.hello.Token})
 	}

@@ -20,7 +20,7 @@ import (
 // Servers are servers on other machines, any of which a command may use.
 type Servers struct {
 	URLs  []*url.URL
-	Token string      // sent to each server
+	Token string      // sent to each server; see TokenNow
 	TLS   *tls.Config // for https
 }
 
@@ -81,6 +81,15 @@ func NoteLocal(cmd *cobra.Command) {
 	if os.Getenv("LEASEHOLD_SERVER") != "" && !cmd.Flags().Changed("socket") {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %s means the daemon of this machine, whatever LEASEHOLD_SERVER says\n", cmd.Name())
 	}
+}
+
+// TokenNow returns the token for another connection. Its file may have a new one by now;
+// if it cannot be read, the token is still the last one.
+func (s *Servers) TokenNow() string {
+	if now, err := token(); err == nil && now != "" {
+		s.Token = now
+	}
+	return s.Token
 }
 
 // token returns the token from the environment or from a file.

@@ -113,7 +113,7 @@ func dial(ctx context.Context, d *connection.Dialer, hello server.Hello, start b
 	}
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	nc.SetDeadline(time.Now().Add(connection.HelloTimeout))
-	br, w, err := server.Greet(nc, hello)
+	br, w, err := server.Greet(nc, d.Current(hello))
 	if !stop() || err != nil {
 		nc.Close()
 		return attempt{err: cmp.Or(err, context.Cause(ctx))}
