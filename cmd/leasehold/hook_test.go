@@ -438,6 +438,66 @@ func TestTheHookReportsWhatShellCommandsChange(t *testing.T) {
 	}
 }
 
+// A file that another agent has leased may be on a file system that does not answer, such
+// as one of a server that is away. Commands of other agents go on.
+func TestAShellCommandDoesNotWaitForAFileSystem(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("bindfs"); err != nil {
+		t.Skip(err)
+	}
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	away := t.TempDir()
+	bindfs := exec.Command("bindfs", "-f", "--no-allow-other", "-o", "attr_timeout=0,entry_timeout=0,negative_timeout=0", t.TempDir(), away)
+	if err := bindfs.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var root, mount syscall.Stat_t
+	if err := syscall.Stat(filepath.Dir(away), &root); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- bindfs.Wait() }()
+	t.Cleanup(func() {
+		exec.Command("fusermount3", "-u", "-z", away).Run()
+		bindfs.Process.Kill()
+		<-ended
+	})
+	for mount.Dev == 0 || mount.Dev == root.Dev {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Skipf("bindfs: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+		if err := syscall.Stat(away, &mount); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, two := newHooked(t, shop), newHooked(t, shop)
+	one.mayWrite(filepath.Join(away, "x"), "")
+	command := func(event string) {
+		t.Helper()
+		if out := two.run("claude", fmt.Sprintf(`{"cwd":%q,"hook_event_name":%q,"tool_name":"Bash","tool_use_id":"u","tool_input":{"command":"true"}}`, shop, event)); out != "" {
+			t.Errorf("%s: %s", event, out)
+		}
+	}
+	command("PreToolUse")
+	if err := bindfs.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// A hook that waits must not wait for ever.
+	resume := time.AfterFunc(time.Minute, func() { bindfs.Process.Signal(syscall.SIGCONT) })
+	command("PostToolUse")
+	command("PreToolUse")
+	if !resume.Stop() {
+		t.Error("the hook waited for the file system")
+	}
+	bindfs.Process.Signal(syscall.SIGCONT)
+	one.mayWrite(filepath.Join(away, "x"), "")
+}
+
 // The settings of the project decide what is guarded, and what happens without a
 // daemon; who must not be refused is not, and both are told.
 func TestTheHooksSettings(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,9 +47,13 @@ func (g *guard) commandBegins(ctx context.Context) error {
 	if err != nil || len(held.Held) == 0 {
 		return err
 	}
-	var files []look
+	var keys []string
 	for _, lease := range held.Held[:min(len(held.Held), maxLooks)] {
-		files = append(files, look{lease.Key, lookAt(of.Top, lease.Key)})
+		keys = append(keys, lease.Key)
+	}
+	files := looks(ctx, of.Top, keys)
+	if len(files) == 0 {
+		return nil
 	}
 	_, err = g.call(ctx, "hook_command", map[string]any{"party": g.event.party, "tool_use_id": g.event.use, "files": files})
 	return err
@@ -80,12 +85,12 @@ func (g *guard) commandEnded(ctx context.Context) (note string, err error) {
 	if err != nil {
 		return "", err
 	}
-	var files []look
+	was := make(map[string]string)
+	var keys []string
 	for _, file := range before.Files {
-		if now := lookAt(of.Top, file.Key); now != file.Look {
-			files = append(files, look{file.Key, now})
-		}
+		was[file.Key], keys = file.Look, append(keys, file.Key)
 	}
+	files := slices.DeleteFunc(looks(ctx, of.Top, keys), func(now look) bool { return now.Look == was[now.Key] })
 	if len(files) == 0 {
 		return "", nil
 	}
@@ -117,6 +122,40 @@ func (g *guard) here() (of project.Project, run string, ok bool) {
 	}
 	run, err = place.Run("", dir)
 	return of, run, err == nil && g.pid > 1
+}
+
+// lookTime limits how long looks takes. It leaves time to tell the daemon.
+const lookTime = patience / 2
+
+// looks returns the state of the files of keys. A file may be on a file system that does
+// not answer, such as one of a server that is away. The command would then wait as long,
+// so looks does not wait for more than lookTime, and leaves out that file and those after
+// it.
+func looks(ctx context.Context, top string, keys []string) (files []look) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	found := make(chan look)
+	go func() { // ends with the process, if a file system does not answer
+		defer close(found)
+		for _, key := range keys {
+			select {
+			case found <- look{key, lookAt(top, key)}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case file, ok := <-found:
+			if !ok {
+				return files
+			}
+			files = append(files, file)
+		case <-ctx.Done():
+			return files
+		}
+	}
 }
 
 // lookAt returns a text that changes when the file of a key changes, or a file below its
