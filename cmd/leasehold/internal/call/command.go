@@ -140,7 +140,7 @@ func whoCalls(cmd *cobra.Command, run, name string) (server.Hello, error) {
 	if token, err := place.ActorToken(cmd); token != "" || err != nil {
 		return server.Hello{Token: token, Directory: connection.Here()}, err
 	}
-	run, err := place.Run(run, "")
+	run, err := place.JoinedRun(cmd, run, "")
 	return server.Hello{Run: run, Name: name, Directory: connection.Here()}, err
 }
 

@@ -131,6 +131,9 @@ func examine(cmd *cobra.Command, inDatabase bool) []finding {
 	if target.Servers != nil {
 		found, answering := examineServers(cmd.Context(), target.Servers)
 		found = append(append(found, examineClock()...), examineProject()...)
+		if advice := place.OfThisPath("", ""); advice != "" && dispatch.IsAccess(target.Servers.Token) {
+			found = append(found, finding{"project", note, advice, place.NameRun})
+		}
 		return append(append(found, examineClients(cmd.Context(), answering)...), examineSetup()...)
 	}
 	found, clocks := examineSocket(cmd)

@@ -211,7 +211,7 @@ func whoExecs(cmd *cobra.Command, run, name string) (server.Hello, error) {
 		return server.Hello{}, exit.Hint(errors.New("there is a LEASEHOLD_SESSION to share, but exec needs one of its own"),
 			"set LEASEHOLD_TOKEN to act as the actor of that session, or unset LEASEHOLD_SESSION to join as a new worker")
 	}
-	run, err := place.Run(run, "")
+	run, err := place.JoinedRun(cmd, run, "")
 	return server.Hello{Run: run, Name: name, Directory: connection.Here()}, err
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/dispatch/project"
 )
@@ -25,6 +27,42 @@ func Run(named, dir string) (string, error) {
 	}
 	return run, nil
 }
+
+// JoinedRun returns the run that a command joins, as [Run] does. If a path on this machine
+// is all that names it, and the command uses a server elsewhere, a note on stderr says so.
+func JoinedRun(cmd *cobra.Command, named, dir string) (string, error) {
+	run, err := Run(named, dir)
+	if servers, _ := serversOf(cmd); servers != nil && err == nil {
+		if advice := OfThisPath(named, dir); advice != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %s; %s\n", advice, NameRun)
+		}
+	}
+	return run, err
+}
+
+// OfThisPath says which run is named after nothing but a path on this machine, so that
+// other machines can have another one for the same project; "" if it is named otherwise.
+func OfThisPath(named, dir string) string {
+	if NamedRun(named) != "" {
+		return ""
+	}
+	p, err := project.Of(cmp.Or(dir, "."))
+	if err != nil {
+		return ""
+	}
+	s, err := p.Settings()
+	if err != nil || s.Run != "" {
+		return ""
+	}
+	run, err := p.Run()
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("run %s is named after the path %s: a checkout at another path, or on another machine, may join another run", run, p.Root)
+}
+
+// NameRun is what to do about [OfThisPath].
+const NameRun = `give all checkouts one name with a line such as run = "shop" in a file .leasehold.toml that is committed`
 
 // NamedRun returns the run that the user has named, or "".
 func NamedRun(flag string) string { return cmp.Or(flag, os.Getenv("LEASEHOLD_RUN")) }

@@ -82,7 +82,7 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 			}
 			cfg.Directory, _ = filepath.Abs(cfg.Directory) // "" if this process has no working directory any more
 			if cfg.Token == "" {
-				if cfg.Run, err = place.Run(cfg.Run, cfg.Directory); err != nil {
+				if cfg.Run, err = place.JoinedRun(cmd, cfg.Run, cfg.Directory); err != nil {
 					return err
 				}
 			}
