@@ -119,6 +119,16 @@ func Marked(line []byte, name string) []byte {
 	return set(line, "params", set(params, "_meta", meta))
 }
 
+// WithArguments returns a call with other arguments, which must be a JSON object. A call
+// without any is returned unchanged.
+func WithArguments(line, arguments []byte) []byte {
+	params, ok := objectIn(line, "params")
+	if !ok {
+		return line
+	}
+	return set(line, "params", set(params, "arguments", arguments))
+}
+
 // lessWait returns the rest of a wait. It is never reduced to zero, so that the
 // answer is that of a waiting call.
 func lessWait(wait []byte, spent time.Duration) []byte {

@@ -174,7 +174,7 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 			}
 		}
 		if args != nil {
-			answer, err = c.CallAs(inTrace(cmd.Context()), id, again, name, args)
+			answer, err = c.CallAs(inTrace(cmd.Context()), id, again, name, d.Arguments(name, args))
 		}
 		if !connection.BrokeOff(err) || !hello.Lasts() || cmd.Context().Err() != nil {
 			return answer, connection.OtherVersion(c, connection.InWords(cmd.Context(), name, err))

@@ -70,7 +70,7 @@ func (l *execLink) call(ctx context.Context, tool string, args any) (client.Answ
 	if err := l.connect(ctx); err != nil {
 		return client.Answer{}, err
 	}
-	answer, err := connection.Call(ctx, l.client, tool, args)
+	answer, err := connection.Call(ctx, l.client, tool, l.dialer.Arguments(tool, args))
 	if refusal := (*client.Refusal)(nil); err != nil && !errors.As(err, &refusal) {
 		l.close()
 		if ctx.Err() != nil {

@@ -234,6 +234,10 @@ func (s *shim) fromClient(ctx context.Context, line []byte) {
 	default:
 		s.sequence++
 		r := &request{line: line, message: m, since: time.Now(), sequence: s.sequence}
+		if m.Method == wire.ToolsCall && s.dialer.Elsewhere() && m.Params.Arguments != nil {
+			line = wire.WithArguments(line, connection.Located(s.cfg.Directory, m.Params.Name, m.Params.Arguments))
+			r.line = line
+		}
 		if m.Method == wire.ToolsCall && m.Params.Meta.Call == "" {
 			r.line = wire.Marked(line, fmt.Sprintf("%s-%d", s.id, s.sequence))
 		}
