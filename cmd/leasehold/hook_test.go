@@ -438,17 +438,14 @@ func TestTheHookReportsWhatShellCommandsChange(t *testing.T) {
 	}
 }
 
-// A file that another agent has leased may be on a file system that does not answer, such
-// as one of a server that is away. Commands of other agents go on.
-func TestAShellCommandDoesNotWaitForAFileSystem(t *testing.T) {
-	t.Parallel()
+// awayDir returns a directory on a file system of its own. stop keeps that from answering
+// until the function is called that it returns.
+func awayDir(t *testing.T) (away string, stop func() (resume func())) {
+	t.Helper()
 	if _, err := exec.LookPath("bindfs"); err != nil {
 		t.Skip(err)
 	}
-	newDir(t)
-	startDaemon(t)
-	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
-	away := t.TempDir()
+	away = t.TempDir()
 	bindfs := exec.Command("bindfs", "-f", "--no-allow-other", "-o", "attr_timeout=0,entry_timeout=0,negative_timeout=0", t.TempDir(), away)
 	if err := bindfs.Start(); err != nil {
 		t.Fatal(err)
@@ -475,6 +472,30 @@ func TestAShellCommandDoesNotWaitForAFileSystem(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return away, func() func() {
+		if err := bindfs.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		// What waits for it must not wait for ever.
+		timer := time.AfterFunc(time.Minute, func() { bindfs.Process.Signal(syscall.SIGCONT) })
+		return func() {
+			t.Helper()
+			if !timer.Stop() {
+				t.Error("something waited for the file system")
+			}
+			bindfs.Process.Signal(syscall.SIGCONT)
+		}
+	}
+}
+
+// A file that another agent has leased may be on a file system that does not answer, such
+// as one of a server that is away. Commands of other agents go on.
+func TestAShellCommandDoesNotWaitForAFileSystem(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	away, stop := awayDir(t)
 	one, two := newHooked(t, shop), newHooked(t, shop)
 	one.mayWrite(filepath.Join(away, "x"), "")
 	command := func(event string) {
@@ -484,18 +505,37 @@ func TestAShellCommandDoesNotWaitForAFileSystem(t *testing.T) {
 		}
 	}
 	command("PreToolUse")
-	if err := bindfs.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	// A hook that waits must not wait for ever.
-	resume := time.AfterFunc(time.Minute, func() { bindfs.Process.Signal(syscall.SIGCONT) })
+	resume := stop()
 	command("PostToolUse")
 	command("PreToolUse")
-	if !resume.Stop() {
-		t.Error("the hook waited for the file system")
-	}
-	bindfs.Process.Signal(syscall.SIGCONT)
+	resume()
 	one.mayWrite(filepath.Join(away, "x"), "")
+}
+
+// An agent may work in a directory whose file system does not answer. Others are refused
+// what it holds all the same, and may look at it.
+func TestAnAgentThatIsAwayKeepsItsFiles(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	away, stop := awayDir(t)
+	tree := filepath.Join(away, "tree")
+	for _, args := range [][]string{{"commit", "--quiet", "--allow-empty", "-m", "first"}, {"worktree", "add", "--quiet", "-b", "far", tree}} {
+		git := exec.Command("git", append([]string{"-C", shop, "-c", "user.name=t", "-c", "user.email=t@t"}, args...)...)
+		if out, err := git.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v %s", args, err, out)
+		}
+	}
+	one, two := newHooked(t, tree), newHooked(t, shop)
+	one.mayWrite("app.ts", "")
+	two.mayNotWrite("app.ts", "", tree+" on branch far")
+	resume := stop()
+	two.mayNotWrite("app.ts", "", tree+", pid")
+	if out := two.said("", "call", "lease_list", "scope=run"); !strings.Contains(out, "file:app.ts") {
+		t.Errorf("leases: %s", out)
+	}
+	resume()
 }
 
 // The settings of the project decide what is guarded, and what happens without a

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
-	"github.com/leasehold/leasehold/dispatch/project"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/event"
@@ -258,7 +257,7 @@ type origin struct {
 // originOf adds the branch that is checked out now. The session's record has
 // only the directory, because the branch may change.
 func originOf(o dispatch.Origin) origin {
-	return origin{o.Directory, project.Branch(o.Directory), o.PID}
+	return origin{o.Directory, branchOf(o.Directory), o.PID}
 }
 
 // String describes the origin for a refusal, or returns "".
