@@ -43,6 +43,7 @@ type Origin struct {
 	Directory string `json:",omitempty"` // absolute; "": unknown
 	PID       int    `json:",omitempty"` // of the client, which may be the parent of the peer
 	Mark      string `json:",omitempty"` // of the client's process, if that runs elsewhere: see [process.Mark]
+	Access    string `json:",omitempty"` // name of the operator's token that let the client in, if it came over the network
 }
 
 // Connect opens a session, or resumes one. If the peer process descends from a

@@ -152,7 +152,9 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 		p := passage{Peer: peer}
 		var passed bool
 		p.Partition, passed = s.boundFor(who, nc, peer)
-		_, p.Remote = nc.(*remote)
+		if c, ok := nc.(*remote); ok {
+			p.Remote, p.Access = true, c.access()
+		}
 		for again := true; again; {
 			var way *Way
 			var to net.Conn
@@ -302,8 +304,11 @@ func (h Hello) credentials(nc net.Conn, peer process.Peer) (dispatch.Credentials
 	}
 	switch c := nc.(type) {
 	case *remote:
-		return c.credentials(who)
+		who, err := c.credentials(who)
+		who.Origin.Access = c.access()
+		return who, err
 	case *passed:
+		who.Origin.Access = c.access
 		if v := c.voucher; v != nil {
 			who.Vouched = &dispatch.Actor{ID: v.ID, Name: v.Name, Path: v.Path, Role: v.Role}
 		}

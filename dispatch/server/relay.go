@@ -38,6 +38,8 @@ type passage struct {
 	// the client came over HTTP and is passed on without it; see remote.go.
 	Partition int  `json:"partition,omitempty"`
 	Remote    bool `json:"remote,omitempty"`
+	// Access is the name of the operator's token that let in a remote client.
+	Access string `json:"access,omitempty"`
 	// Voucher makes the connection a link: it says for whom the other server
 	// calls tools.
 	Voucher *voucher `json:"voucher,omitempty"`
@@ -203,7 +205,8 @@ type passed struct {
 	in        *bufio.Reader
 	left      int // of a frame
 	partition int
-	remote    bool // see passage
+	remote    bool   // see passage
+	access    string // see passage
 	voucher   *voucher
 }
 
@@ -303,7 +306,7 @@ func (s *Server) acceptPassage(ctx context.Context, nc net.Conn, web *passageLis
 		}
 		return
 	}
-	s.ServeConn(ctx, &passed{Conn: nc, in: br, partition: p.Partition, remote: p.Remote, voucher: p.Voucher}, p.Peer)
+	s.ServeConn(ctx, &passed{Conn: nc, in: br, partition: p.Partition, remote: p.Remote, access: p.Access, voucher: p.Voucher}, p.Peer)
 }
 
 // A passageListener accepts the connections that are passed to it.

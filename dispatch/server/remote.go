@@ -69,6 +69,15 @@ func (c *remote) credentials(h dispatch.Credentials) (dispatch.Credentials, erro
 	return h, nil
 }
 
+// access returns the name of the operator's token that has let in the client as somebody
+// else, or "".
+func (c *remote) access() string {
+	if !c.letIn.Load() {
+		return ""
+	}
+	return c.actor.Name
+}
+
 // connect upgrades a connection and serves it.
 func (e *endpoint) connect(w http.ResponseWriter, r *http.Request) {
 	r, actor, leave, refused := e.admit(r)

@@ -252,17 +252,22 @@ type origin struct {
 	Directory string `json:"directory,omitempty" jsonschema:"where it works"`
 	Branch    string `json:"branch,omitempty" jsonschema:"that is checked out there now"`
 	PID       int    `json:"pid,omitempty" jsonschema:"of its process"`
+	Access    string `json:"access,omitempty" jsonschema:"name of the operator's token with which it came from another machine"`
 }
 
 // originOf adds the branch that is checked out now. The session's record has
 // only the directory, because the branch may change.
 func originOf(o dispatch.Origin) origin {
-	return origin{o.Directory, branchOf(o.Directory), o.PID}
+	return origin{o.Directory, branchOf(o.Directory), o.PID, o.Access}
 }
 
 // String describes the origin for a refusal, or returns "".
 func (o origin) String() string {
-	if o.Directory == "" {
+	switch {
+	case o.Directory != "":
+	case o.Access != "":
+		return fmt.Sprintf("it came with the token %q", o.Access)
+	default:
 		return ""
 	}
 	dir := o.Directory
@@ -286,12 +291,14 @@ func (r Refusal) locate(ctx context.Context, se *dispatch.Session, err error) Re
 		return r
 	}
 	where, err := se.OriginOf(ctx, held.Holder)
-	if err != nil || where.Directory == "" {
+	if err != nil {
 		return r
 	}
 	h := holderOf(held.Holder)
 	h.origin = originOf(where)
-	r.Data["holder"] = h
-	r.Message += "; " + h.origin.String()
+	if text := h.origin.String(); text != "" {
+		r.Data["holder"] = h
+		r.Message += "; " + text
+	}
 	return r
 }

@@ -129,7 +129,7 @@ func leaseTable(list []shownLease, since time.Duration) *terminal.Table {
 	if reasons {
 		t.Columns = append(t.Columns, terminal.Column{Head: "REASON", Rank: terminal.Minor + 2, Want: 16})
 	}
-	placed := slices.ContainsFunc(list, func(l shownLease) bool { return l.Holder.Directory != "" })
+	placed := slices.ContainsFunc(list, func(l shownLease) bool { return l.Holder.shownOrigin.String() != "" })
 	if placed {
 		t.Columns = append(t.Columns, terminal.Column{Head: "WHERE", Rank: terminal.Minor + 3, Want: 16, Left: true})
 	}

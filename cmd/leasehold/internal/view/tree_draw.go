@@ -80,7 +80,7 @@ func drawActors(shown []ShownActor) *terminal.Table {
 	if machines {
 		t.Columns = append(t.Columns, terminal.Column{Head: "MACHINE", Rank: terminal.Minor, Want: 12})
 	}
-	placed := slices.ContainsFunc(shown, func(a ShownActor) bool { return a.Directory != "" })
+	placed := slices.ContainsFunc(shown, func(a ShownActor) bool { return a.shownOrigin.String() != "" })
 	if placed {
 		t.Columns = append(t.Columns, terminal.Column{Head: "WHERE", Rank: terminal.Minor + 3, Want: 16, Left: true})
 	}
