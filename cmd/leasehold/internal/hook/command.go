@@ -288,7 +288,11 @@ func (g *guard) call(ctx context.Context, tool string, args map[string]any) (mcp
 	case g.pid != 0:
 		args["pid"] = g.pid
 	}
-	return g.daemon.Call(ctx, tool, args)
+	answer, err := g.daemon.Call(ctx, tool, args)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // which says it in the user's words
+	}
+	return answer, err
 }
 
 // write takes the leases for a write, or refuses it.

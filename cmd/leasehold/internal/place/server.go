@@ -100,12 +100,12 @@ func token() (string, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", err
+		return "", exit.Hint(fmt.Errorf("LEASEHOLD_TOKEN_FILE: %w", err), "it names the file with the token, which this user must be able to read")
 	}
 	if token := strings.TrimSpace(string(text)); token != "" {
 		return token, nil
 	}
-	return "", fmt.Errorf("%s has no token", file)
+	return "", fmt.Errorf("LEASEHOLD_TOKEN_FILE: %s has no token", file)
 }
 
 // ActorToken returns the token of the actor that a command connects as; "" if
@@ -155,7 +155,7 @@ func serverTLS(file string) (*tls.Config, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, err
+		return nil, exit.Hint(fmt.Errorf("LEASEHOLD_SERVER_CA: %w", err), "it names a file in PEM, which this user must be able to read")
 	}
 	c.RootCAs = x509.NewCertPool()
 	if !c.RootCAs.AppendCertsFromPEM(text) {
