@@ -258,10 +258,15 @@ func (c *upgraded) SyscallConn() (syscall.RawConn, error) {
 	return c.raw.(syscall.Conn).SyscallConn()
 }
 
-// serverHint adds to a server's refusal what the user can do about it.
+// WhereServer is what to do about a server that does not answer.
+const WhereServer = "see whether that server runs, with --http, and whether this machine reaches its port"
+
+// serverHint adds to a server's refusal, or silence, what the user can do about it.
 func serverHint(err error) error {
 	refused, _ := errors.AsType[*server.HelloError](err)
 	switch {
+	case refused == nil && errors.Is(err, ErrNoServer):
+		return exit.Hint(err, WhereServer+"; leasehold doctor asks each of them")
 	case refused == nil:
 		return err
 	case refused.Code == "UNAUTHENTICATED" && !strings.Contains(refused.Message, "certificate"):

@@ -159,7 +159,7 @@ func examineServers(ctx context.Context, servers *place.Servers) (found []findin
 		if err != nil {
 			f := faultOf("server", err)
 			if f.Do == "" {
-				f.Do = "see whether that server runs, with --http, and whether this machine reaches its port"
+				f.Do = connection.WhereServer
 			}
 			found = append(found, f)
 			continue
