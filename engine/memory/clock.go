@@ -29,7 +29,8 @@ type running struct {
 	clock.Clock
 	base time.Time // the running clock when the reading is 0
 
-	written time.Time // when the clock was last recorded; guarded by Engine.mu
+	written time.Time     // when the clock was last recorded; guarded by Engine.mu, as is noted
+	noted   time.Duration // the wall clock minus the running clock then
 
 	// offset is the wall clock minus the running clock, at the last step or at
 	// the opening. It is guarded by Engine.mu, as is steps.
@@ -131,12 +132,14 @@ func lastBeat(r Reader) (last beat, known bool, err error) {
 }
 
 // beat adds a record of the clock to the writes of a commit if one is due, or
-// always.
+// always. One is due at once when the wall clock was stepped: after a crash of the
+// machine the step would count as time in which it was off.
 func (c *running) beat(writes []Write, now, wall time.Time, always bool) []Write {
-	if !always && now.Sub(c.written) < beatEvery {
+	by := wall.Sub(now)
+	if !always && now.Sub(c.written) < beatEvery && (by-c.noted).Abs() < stepLimit {
 		return writes
 	}
-	c.written = now
+	c.written, c.noted = now, by
 	b := beat{c.Boot, now.Sub(c.base), now, wall}
 	return append(writes, Write{Space: Meta, Key: clockKey, value: b.encode(), due: never})
 }

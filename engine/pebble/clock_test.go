@@ -111,6 +111,28 @@ func TestTheRunningClockGoesOn(t *testing.T) {
 	}
 }
 
+// A step of the wall clock that a commit has seen is not taken for time in which the
+// machine was off, although the power is cut an instant later.
+func TestAStepBeforeACrashIsNoTimeOff(t *testing.T) {
+	m, disk := newMachine(), vfs.NewCrashableMem()
+	e := m.open(t, disk)
+	put := func(tx engine.Tx) { tx.Put(engine.Row{Key: "k"}) }
+	mustUpdate(t, e, put)
+	m.pass(100 * time.Millisecond)
+	m.set(time.Hour)
+	mustUpdate(t, e, put)
+	before, _ := clocks(t, e)
+	left := disk.CrashClone(vfs.CrashCloneCfg{})
+	mustClose(t, e)
+	m.boot, m.running = "second", 0
+	m.set(time.Minute)
+	e = m.open(t, left)
+	if after, _ := clocks(t, e); after.Sub(before) != time.Minute {
+		t.Errorf("the machine was off for a minute, and %v have passed", after.Sub(before))
+	}
+	mustClose(t, e)
+}
+
 // TestWaitDueNoticesSleepsAndSteps though timers stand still during the first,
 // and nothing is due after the second.
 func TestWaitDueNoticesSleepsAndSteps(t *testing.T) {
