@@ -266,7 +266,7 @@ func serverHint(err error) error {
 	refused, _ := errors.AsType[*server.HelloError](err)
 	switch {
 	case refused == nil && errors.Is(err, ErrNoServer):
-		return exit.Hint(err, WhereServer+"; leasehold doctor asks each of them")
+		return exit.Hint(err, WhereServer)
 	case refused == nil:
 		return err
 	case refused.Code == "UNAUTHENTICATED" && !strings.Contains(refused.Message, "certificate"):
