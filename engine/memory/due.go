@@ -73,6 +73,8 @@ func (e *Engine) look() (w wait, err error) {
 	now, wall := e.clock.read()
 	if by, stepped := e.clock.stepped(now, wall); stepped {
 		w.due = true
+		e.recordClockLocked(now, wall)
+		e.settleSoonLocked()
 		e.logf("engine: the wall clock was set %s; leases, claims and delays keep their length, and what is planned for a time of day follows the wall clock", steppedBy(by))
 		e.alarm.NotifyAll()
 	}

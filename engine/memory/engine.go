@@ -365,16 +365,10 @@ func (e *Engine) Close() error {
 		e.mu.Unlock()
 		return engine.ErrClosed
 	}
-	if e.open != nil {
-		e.appendLocked(e.open.kept.Load())
-	}
 	if e.settling != nil && e.settling.Stop() {
 		e.loose.Done()
 	}
-	e.openLocked()
-	now, wall := e.clock.read()
-	e.gathered = e.clock.beat(e.gathered, now, wall, true)
-	e.appendLocked(false)
+	e.recordClockLocked(e.clock.read())
 	last := e.last
 	e.closed = true
 	e.mu.Unlock()

@@ -86,13 +86,21 @@ func (e *Engine) gatherLocked(t *tx) {
 		e.appendLocked(keep)
 		g.kept.Store(keep) // after the group has its number: see confirm
 	}
-	if keep && e.settling == nil {
+	if keep {
+		e.settleSoonLocked()
+	}
+}
+
+// settleSoonLocked sees to it that all commits so far are on the disk within
+// keptTime, though nobody waits for them.
+func (e *Engine) settleSoonLocked() {
+	if e.settling == nil {
 		e.loose.Add(1)
 		e.settling = time.AfterFunc(keptTime, e.settle)
 	}
 }
 
-// settle takes to the disk what is only kept.
+// settle takes to the disk what nobody waits for.
 func (e *Engine) settle() {
 	defer e.loose.Done()
 	e.mu.Lock()
@@ -115,6 +123,16 @@ func (e *Engine) cancelLocked(w *Write) bool {
 		return true
 	}
 	return false
+}
+
+// recordClockLocked appends a record of the clock, after all commits.
+func (e *Engine) recordClockLocked(now, wall time.Time) {
+	if e.open != nil {
+		e.appendLocked(e.open.kept.Load())
+	}
+	e.openLocked()
+	e.gathered = e.clock.beat(e.gathered, now, wall, true)
+	e.appendLocked(false)
 }
 
 func (e *Engine) openLocked() {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -111,26 +112,42 @@ func TestTheRunningClockGoesOn(t *testing.T) {
 	}
 }
 
-// A step of the wall clock that a commit has seen is not taken for time in which the
-// machine was off, although the power is cut an instant later.
+// A step of the wall clock that somebody has seen is not taken for time in which
+// the machine was off, although the power is cut soon after: an instant after a
+// commit, or a moment after the step if nobody commits anything.
 func TestAStepBeforeACrashIsNoTimeOff(t *testing.T) {
-	m, disk := newMachine(), vfs.NewCrashableMem()
-	e := m.open(t, disk)
-	put := func(tx engine.Tx) { tx.Put(engine.Row{Key: "k"}) }
-	mustUpdate(t, e, put)
-	m.pass(100 * time.Millisecond)
-	m.set(time.Hour)
-	mustUpdate(t, e, put)
-	before, _ := clocks(t, e)
-	left := disk.CrashClone(vfs.CrashCloneCfg{})
-	mustClose(t, e)
-	m.boot, m.running = "second", 0
-	m.set(time.Minute)
-	e = m.open(t, left)
-	if after, _ := clocks(t, e); after.Sub(before) != time.Minute {
-		t.Errorf("the machine was off for a minute, and %v have passed", after.Sub(before))
+	put := func(tx engine.Tx) { tx.Put(engine.Row{Key: "k", Due: tx.Now().Add(24 * time.Hour)}) }
+	for name, seen := range map[string]func(t *testing.T, e *pebble.Engine){
+		"by a commit": func(t *testing.T, e *pebble.Engine) { mustUpdate(t, e, put) },
+		"by the one who waits": func(t *testing.T, e *pebble.Engine) {
+			if err := e.WaitDue(t.Context()); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, disk := newMachine(), vfs.NewCrashableMem()
+				e := m.open(t, disk)
+				mustUpdate(t, e, put)
+				m.pass(100 * time.Millisecond)
+				m.set(time.Hour)
+				seen(t, e)
+				before, _ := clocks(t, e)
+				left := disk.CrashClone(vfs.CrashCloneCfg{})
+				mustClose(t, e)
+				m.boot, m.running = "second", 0
+				m.set(time.Minute)
+				e = m.open(t, left)
+				if after, _ := clocks(t, e); after.Sub(before) != time.Minute {
+					t.Errorf("the machine was off for a minute, and %v have passed", after.Sub(before))
+				}
+				mustClose(t, e)
+			})
+		})
 	}
-	mustClose(t, e)
 }
 
 // TestWaitDueNoticesSleepsAndSteps though timers stand still during the first,
