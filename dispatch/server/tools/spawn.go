@@ -36,7 +36,7 @@ func (a spawnArgs) spawn(role dispatch.Role) dispatch.Spawn {
 type spawnSubleadArgs struct {
 	spawnArgs
 	BudgetUSD  *float64                   `json:"budget_usd,omitempty" doc:"for it and all below it, taken from yours; default: the manifest's" min:"0" max:"1000000"`
-	MaxWorkers int                        `json:"max_workers,omitempty" doc:"at once, in its layer" min:"1" max:"10000"`
+	MaxWorkers int                        `json:"max_workers,omitempty" doc:"at once, in its layer" min:"1" max:"1000"`
 	InitialRef map[string]json.RawMessage `json:"initial_ref,omitempty" doc:"entries of its layer's /ref/, by path"`
 	ReadDown   *bool                      `json:"read_down,omitempty" doc:"you may read its layer's store; default: the manifest's"`
 }
