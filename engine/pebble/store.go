@@ -181,6 +181,10 @@ var formatKey = append([]byte{byte(memory.Meta)}, "format"...)
 
 const formatVersion = 3 // 1 had no marks, 2 had no journal
 
+// Format is the format number of the files of a state. A version that has a smaller number
+// does not open them.
+const Format = formatVersion
+
 // checkFormat refuses a state that a later version of this package has written,
 // and otherwise writes the present version. It returns the version found, or 0.
 func (s *store) checkFormat() (found byte, err error) {

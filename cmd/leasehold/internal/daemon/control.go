@@ -19,8 +19,11 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/pebble"
 )
 
 // A status is what is known about the daemon of a command.
@@ -263,9 +266,13 @@ func startAgain(cmd *cobra.Command, last status) (status, error) {
 	return statusOf(d, nc)
 }
 
-// startable returns why this version could not start a daemon as it was started: it does
-// not have one of the options, or a certificate has been replaced and its key has not.
+// startable returns why this version could not start a daemon as it was started: it cannot
+// read the state, it does not have one of the options, or a certificate has been replaced
+// and its key has not.
 func startable(r *place.Record) error {
+	if r.Format > dispatch.Format || r.Files > pebble.Format {
+		return explain(engine.ErrNewer)
+	}
 	serve := NewCommand()
 	if err := serve.ParseFlags(r.Args); err != nil {
 		return err

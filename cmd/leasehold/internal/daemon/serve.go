@@ -308,8 +308,11 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	certificates := cfg.certificates(secure)
 	record := place.Record{
 		State: cfg.State, Socket: cfg.Socket, HTTP: urlOf(web, cfg.TLS), Database: cfg.Database.Given(), Certificates: certificates,
-		Version: build.Version(), OnDemand: cfg.OnDemand,
+		Version: build.Version(), OnDemand: cfg.OnDemand, Format: dispatch.Format,
 	}.ThisProcess()
+	if !record.Database {
+		record.Files = pebble.Format
+	}
 	defer func() { err = errors.Join(err, record.Remove()) }()
 	if err := record.Write(); err != nil {
 		err = fmt.Errorf("record where the daemon listens: %w", err)
