@@ -103,18 +103,26 @@ type backupResult struct {
 	Checksum string    `json:"checksum"`
 }
 
-func (b *backingUp) copy() string { return filepath.Join(b.dir, unfinished) }
+// own is a directory that no other backup has. The copy is in it until it is finished.
+func (b *backingUp) own() string { return filepath.Join(b.dir, unfinished) }
+
+func (b *backingUp) copy() string { return filepath.Join(b.own(), finished) }
 
 func (b *backingUp) run(cmd *cobra.Command, state string) (err error) {
 	made, err := emptyDirectory(b.dir)
 	if err != nil {
 		return err
 	}
+	if err := os.Mkdir(b.own(), 0o700); errors.Is(err, fs.ErrExist) {
+		return exit.Hint(fmt.Errorf("another backup is being made in %s", b.dir), "nothing was changed: name another directory")
+	} else if err != nil {
+		return err
+	}
 	defer func() {
 		if err == nil {
 			return
 		}
-		err = errors.Join(err, os.RemoveAll(b.copy()))
+		err = errors.Join(err, os.RemoveAll(b.own()))
 		if made {
 			_ = os.Remove(b.dir) // fails if there is more in it by now
 		}
@@ -133,7 +141,7 @@ func (b *backingUp) run(cmd *cobra.Command, state string) (err error) {
 	if err := os.Rename(b.copy(), filepath.Join(b.dir, finished)); err != nil {
 		return err
 	}
-	return syncDirectory(b.dir)
+	return errors.Join(os.Remove(b.own()), syncDirectory(b.dir))
 }
 
 // emptyDirectory makes a directory unless there is an empty one.
@@ -312,7 +320,10 @@ func backUp(ctx context.Context, eng *pebble.Engine, dir string, log zerolog.Log
 // refuseUnfinished refuses a directory with a backup that was not finished: it would be
 // taken for a new state.
 func refuseUnfinished(state string) error {
-	if pebble.Exists(filepath.Join(state, finished)) || !pebble.Exists(filepath.Join(state, unfinished)) {
+	if pebble.Exists(filepath.Join(state, finished)) {
+		return nil
+	}
+	if _, err := os.Lstat(filepath.Join(state, unfinished)); err != nil {
 		return nil
 	}
 	return exit.Hint(fmt.Errorf("%s has a backup that was not finished", state), "use another backup, and remove this one")
