@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -93,14 +94,37 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// quoted is what an error quotes, from the first mark to the last: a part of a DSN can have
+// marks itself.
+var quoted = regexp.MustCompile(`(?s)".*"`)
+
+// misread reports whether a DSN is a URL that has a password with an @ or a /, which ends
+// the password there. The rest would be taken for a host or a database, and be shown.
+func misread(dsn string) bool {
+	scheme, rest, _ := strings.Cut(dsn, "://")
+	if scheme != "postgres" && scheme != "postgresql" {
+		return false
+	}
+	user := strings.IndexAny(rest, "@/")
+	beyond, _, _ := strings.Cut(rest[user+1:], "?")
+	return strings.Contains(beyond, "@") && user >= 0
+}
+
 // config returns the configuration for connections that can write to the
 // database.
 func (o Options) config() (*pgxpool.Config, error) {
+	if misread(o.DSN) {
+		return nil, errors.New("the DSN cannot be parsed: it has an @ where none can be: in a user or a password, write %40 for @ and %2F for /")
+	}
 	cfg, err := pgxpool.ParseConfig(o.DSN)
 	if err != nil {
-		// The error quotes the DSN, in which it does not recognize every password.
+		// The error quotes the DSN and parts of it, which may be of a password.
 		text := err.Error()
-		return nil, fmt.Errorf("the DSN cannot be parsed: %s", strings.TrimLeft(text[strings.LastIndex(text, "`")+1:], ": "))
+		text = strings.TrimLeft(text[strings.LastIndex(text, "`")+1:], ": ")
+		if strings.HasPrefix(text, "failed to parse as ") {
+			text = quoted.ReplaceAllLiteralString(text, "…")
+		}
+		return nil, fmt.Errorf("the DSN cannot be parsed: %s", text)
 	}
 	cfg.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // else that of the database, or of its user
 	// A standby, or a primary that was demoted, cannot be written to.

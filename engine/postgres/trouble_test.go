@@ -845,9 +845,26 @@ func TestEncodings(t *testing.T) {
 
 // A DSN that cannot be parsed is not shown, since it may have a password.
 func TestADSNThatCannotBeParsedIsNotShown(t *testing.T) {
-	for _, dsn := range []string{"host=h password = hidden dbname", "host=h password='a' hidden", "host=h passwordhidden", "postgres://u:hid%zzen@h/db"} {
+	for _, dsn := range []string{"host=h password = hidden dbname", "host=h password='a' hidden", "host=h passwordhidden", "postgres://u:hid%zzen@h/db", "postgres://u:hid den/x?y@h/db", "postgres://u:x/y?hid@h/db", "postgres://u:x/y?\"hid\"@h/db"} {
 		_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn})
 		if err == nil || strings.Contains(err.Error(), "hid") || !strings.Contains(err.Error(), "the DSN cannot be parsed: failed to parse as ") {
+			t.Errorf("%s: %v", dsn, err)
+		}
+	}
+}
+
+// A password that was not encoded is in no error: a part of it would be taken for a host or
+// for a database.
+func TestAPasswordThatIsNotEncodedIsNotShown(t *testing.T) {
+	for _, dsn := range []string{"postgres://u:a@hidden@127.0.0.1/db", "postgres://u:1/hidden@127.0.0.1/db", "postgresql://u:hid/den@127.0.0.1:1/db"} {
+		_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Patience: time.Millisecond})
+		if err == nil || strings.Contains(err.Error(), "hid") || !strings.Contains(err.Error(), "write %40 for @") {
+			t.Errorf("%s: %v", dsn, err)
+		}
+	}
+	for _, dsn := range []string{"postgres://u:a?b#c%40%2F@127.0.0.1:1/db?application_name=a@b", "postgres://127.0.0.1:1/db?application_name=a@b"} {
+		_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Patience: time.Millisecond})
+		if err == nil || !strings.Contains(err.Error(), "database=db`") { // nothing listens there
 			t.Errorf("%s: %v", dsn, err)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 
@@ -67,8 +66,8 @@ func (d *Database) Options() (o postgres.Options, err error) {
 }
 
 func hasPassword(dsn string) bool {
-	if u, err := url.Parse(dsn); err == nil && u.User != nil {
-		if _, has := u.User.Password(); has {
+	if _, rest, ok := strings.Cut(dsn, "://"); ok { // no URL of package url, if the password is not encoded
+		if end := strings.IndexAny(rest, "@/"); end >= 0 && rest[end] == '@' && strings.Contains(rest[:end], ":") {
 			return true
 		}
 	}
