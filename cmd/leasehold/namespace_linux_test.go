@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,5 +54,99 @@ func TestADaemonOutsideOfTheContainerGetsNoSignal(t *testing.T) {
 	}
 	if out, err := call(inside(), "status"); err != nil || !strings.Contains(out, "a daemon runs (outside of this container or pid namespace)") {
 		t.Errorf("status: %v: %s", err, out)
+	}
+}
+
+// Two clients in two containers that share the socket of a daemon outside have the same
+// pid. Each is a client of its own all the same: neither writes to a file of the other,
+// and a client outside writes to none of theirs.
+func TestClientsInContainersAreKeptApart(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	binary := leaseholdIn(t, dir)
+	shop := repository(t, filepath.Join(dir, "shop"))
+	env := append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r", "LEASEHOLD_RUN=", "L="+binary)
+	outside := exec.Command(binary, "actor", "add", "--run", "r", "--name", "lead", "--role", "root") // starts the daemon
+	outside.Env = env
+	if out, err := outside.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		cmd := exec.Command(binary, "stop")
+		cmd.Env = env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("stop: %v: %s", err, out)
+		}
+	})
+	// The shell is the client: it starts the server, and the hook for each file.
+	const client = `
+if [ $$ = 1 ]; then mount -t proc proc /proc || exit 99; fi
+mkfifo $P.in $P.out && "$L" mcp <$P.in >$P.out &
+while [ ! -p $P.out ]; do sleep 0.01; done
+exec 3>$P.in 4<$P.out
+echo '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}' >&3
+read line <&4
+echo "$$"
+while read file; do
+	echo "$(printf '{"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":"%s"}}' "$file" | CLAUDE_PID=$$ "$L" hook claude)"
+done`
+	start := func(name string, as *syscall.SysProcAttr) (ask func(string) string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", client)
+		cmd.Dir, cmd.SysProcAttr, cmd.Stderr = shop, as, os.Stderr
+		cmd.Env = append(env, "P="+filepath.Join(dir, name))
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Skipf("no namespaces can be made here: %v", err)
+		}
+		t.Cleanup(func() { stdin.Close(); cmd.Process.Kill(); cmd.Wait() })
+		answers := bufio.NewReader(stdout)
+		pid, err := answers.ReadString('\n')
+		if err == io.EOF && cmd.Wait() != nil && cmd.ProcessState.ExitCode() == 99 {
+			t.Skip("no /proc can be mounted in a namespace here")
+		}
+		if as != nil && pid != "1\n" {
+			t.Fatalf("the pid of %s is %q: %v", name, pid, err)
+		}
+		return func(file string) string {
+			t.Helper()
+			fmt.Fprintln(stdin, file)
+			line, err := answers.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.TrimSpace(line)
+		}
+	}
+	container := func() *syscall.SysProcAttr {
+		return &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, // root there, who may mount
+			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+		}
+	}
+	one, two, host := start("one", container()), start("two", container()), start("host", nil)
+	for file, writer := range map[string]func(string) string{"one.ts": one, "two.ts": two, "host.ts": host} {
+		if said := writer(file); said != "" {
+			t.Errorf("the first that writes to %s is told %s", file, said)
+		}
+	}
+	for _, file := range []string{"one.ts", "two.ts", "host.ts"} {
+		refused := 0
+		for _, writer := range []func(string) string{one, two, host} {
+			if strings.Contains(writer(file), file+" is not changed") {
+				refused++
+			}
+		}
+		if refused != 2 {
+			t.Errorf("%d of the two others are refused to write to %s", refused, file)
+		}
 	}
 }

@@ -17,6 +17,17 @@ var Machine = sync.OnceValue(func() string {
 	return clock.Boot() + " " + space
 })
 
+// Sees reports whether a pid means the same here and for another process of this machine,
+// which is given by its pid here. For a process outside of this container that pid is 0.
+func Sees(pid int) bool {
+	own, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return true // there are no namespaces, or nothing says so
+	}
+	its, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	return pid != 0 && (err != nil || its == own)
+}
+
 // Mark names a running process of this machine where its pid means nothing, as to a
 // server elsewhere: no other process of any machine has the same. It tells nothing of
 // the process; "" if there is none.

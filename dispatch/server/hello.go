@@ -52,7 +52,7 @@ type Hello struct {
 	// for it.
 	Directory string `json:"directory,omitempty"`
 	Parent    bool   `json:"parent,omitempty"` // the parent of the connecting process works there
-	Mark      string `json:"mark,omitempty"`   // names the process that works there to a server elsewhere; see [process.Mark]; since version 2
+	Mark      string `json:"mark,omitempty"`   // names the process that works there to a daemon that does not know its pid; see [process.Mark]; since version 2
 
 	// Tools are the groups of tools that the client wants to see, separated by
 	// commas; "" means all.
@@ -348,7 +348,7 @@ func (h Hello) origin(peer process.Peer) dispatch.Origin {
 	if len(h.Mark) > maxMark || !printable(h.Mark) {
 		h.Mark = ""
 	}
-	if peer.PID == 0 || peer.Elsewhere() && h.Mark != "" {
+	if peer.PID == 0 || peer.Elsewhere() && h.Mark != "" || !peer.Elsewhere() && !process.Sees(peer.PID) {
 		return dispatch.Origin{Mark: h.Mark}
 	}
 	if !filepath.IsAbs(h.Directory) || len(h.Directory) > maxDirectory || !printable(h.Directory) {

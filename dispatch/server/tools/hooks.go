@@ -58,8 +58,8 @@ type hooks struct {
 
 // A clientArg identifies the client whose hook calls.
 type clientArg struct {
-	PID  int    `json:"pid,omitempty" doc:"the client's process, or its shim's; an operator must give it, or mark" min:"2" max:"4194304"`
-	Mark string `json:"mark,omitempty" doc:"in place of pid, of a client on another machine: what its shim called it in its hello" max:"64"`
+	PID  int    `json:"pid,omitempty" doc:"the client's process, or its shim's; an operator must give it, or mark" min:"1" max:"4194304"`
+	Mark string `json:"mark,omitempty" doc:"in place of pid, of a client on another machine or in another container: what its shim called it in its hello" max:"64"`
 }
 
 // marks are those of the client, if it has one.

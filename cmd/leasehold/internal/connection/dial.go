@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
@@ -45,7 +47,9 @@ type Dialer struct {
 	// take its place.
 	byHand bool
 
-	at           int           // which of the servers elsewhere to try first
+	at    int         // which of the servers elsewhere to try first
+	apart atomic.Bool // the daemon of the last connection runs in another container
+
 	helloTimeout time.Duration // of the last of them; HelloTimeout but in tests
 }
 
@@ -72,6 +76,11 @@ func For(cmd *cobra.Command) (*Dialer, error) {
 
 // Elsewhere reports whether the daemon is a server on another machine.
 func (d *Dialer) Elsewhere() bool { return d.target.Servers != nil }
+
+// Apart reports whether the daemon knows this process by another pid, and may see other
+// files: it is a server elsewhere, or runs in another container than this process. Of the
+// latter it is not known before the first connection.
+func (d *Dialer) Apart() bool { return d.Elsewhere() || d.apart.Load() }
 
 // Current returns hello with the token of the last connection. A server elsewhere refuses
 // a hello with another.
@@ -110,6 +119,7 @@ func (d *Dialer) Reach(ctx context.Context, start bool) (net.Conn, error) {
 	}
 	pid, err := server.PeerPID(nc)
 	owner, ok := place.OwnerOf(d.Socket)
+	d.apart.Store(err == nil && !process.Sees(pid))
 	d.byHand = err == nil && ok && owner.PID == pid && !owner.OnDemand
 	return nc, nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
-// Located returns the arguments of a tool call for a server elsewhere. That does not see
-// the files of this machine, and takes each path of a lease from the top of the project. So
+// Located returns the arguments of a tool call for a daemon that is [Dialer.Apart]. It does
+// not see the files that this process sees, and takes each path of a lease from the top of the project. So
 // the paths, which are relative to dir or absolute, become keys here. A path that has no
 // key stays, and the server refuses it or takes it as it is.
 func Located(dir, tool string, arguments json.RawMessage) json.RawMessage {
@@ -38,10 +38,10 @@ func Located(dir, tool string, arguments json.RawMessage) json.RawMessage {
 	return located
 }
 
-// Arguments returns what to send as the arguments of a tool call: those for a server
-// elsewhere are [Located].
+// Arguments returns what to send as the arguments of a tool call: those for a daemon
+// that is [Dialer.Apart] are [Located].
 func (d *Dialer) Arguments(tool string, args any) any {
-	if !d.Elsewhere() {
+	if !d.Apart() {
 		return args
 	}
 	raw, err := wire.Marshal(args)

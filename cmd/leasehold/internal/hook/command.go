@@ -162,7 +162,7 @@ type guard struct {
 	pid    int
 
 	daemon *mcp.Client // nil until connected
-	mark   string      // of the client's process, for a server elsewhere
+	mark   string      // of the client's process, for a daemon that does not know its pid
 }
 
 func (g *guard) close() {
@@ -252,11 +252,11 @@ func (g *guard) connect(start bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.Elsewhere() {
-		g.mark = process.Mark(g.pid)
-	}
 	hello.Directory = g.event.dir
 	g.daemon, err = d.Open(g.cmd.Context(), hello, start)
+	if d.Apart() {
+		g.mark = process.Mark(g.pid)
+	}
 	return err
 }
 

@@ -162,7 +162,7 @@ func committed(cmd *cobra.Command, top string) (files []string, err error) {
 // caller adds the processes that may be this one's client to the arguments of a call.
 func caller(d *connection.Dialer, args map[string]any) map[string]any {
 	pids := ancestors()
-	if !d.Elsewhere() {
+	if !d.Apart() {
 		args["pids"] = pids
 		return args
 	}

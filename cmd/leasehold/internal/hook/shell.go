@@ -121,7 +121,7 @@ func (g *guard) here() (of project.Project, run string, ok bool) {
 		return of, "", false
 	}
 	run, err = place.Run("", dir)
-	return of, run, err == nil && g.pid > 1
+	return of, run, err == nil && g.pid > 0
 }
 
 // lookTime limits how long looks takes. It leaves time to tell the daemon.

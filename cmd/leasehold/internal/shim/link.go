@@ -111,6 +111,9 @@ func dial(ctx context.Context, d *connection.Dialer, hello server.Hello, start b
 	if err != nil {
 		return attempt{err: err}
 	}
+	if d.Apart() {
+		hello.Mark = process.Mark(os.Getppid())
+	}
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	nc.SetDeadline(time.Now().Add(connection.HelloTimeout))
 	br, w, err := server.Greet(nc, d.Current(hello))
@@ -130,9 +133,6 @@ func (s *shim) connect(ctx context.Context) {
 		return
 	}
 	hello := server.Hello{Handle: s.handle, Token: s.cfg.Token, Directory: s.cfg.Directory, Parent: true}
-	if s.dialer.Elsewhere() {
-		hello.Mark = process.Mark(os.Getppid())
-	}
 	if s.cfg.Tools != "all" {
 		hello.Tools = s.cfg.Tools
 	}

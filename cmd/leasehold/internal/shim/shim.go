@@ -234,7 +234,7 @@ func (s *shim) fromClient(ctx context.Context, line []byte) {
 	default:
 		s.sequence++
 		r := &request{line: line, message: m, since: time.Now(), sequence: s.sequence}
-		if m.Method == wire.ToolsCall && s.dialer.Elsewhere() && m.Params.Arguments != nil {
+		if m.Method == wire.ToolsCall && s.dialer.Apart() && m.Params.Arguments != nil {
 			line = wire.WithArguments(line, connection.Located(s.cfg.Directory, m.Params.Name, m.Params.Arguments))
 			r.line = line
 		}
