@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -141,6 +145,57 @@ func TestTheNextConversationMayWrite(t *testing.T) {
 			one.run(client, fmt.Sprintf(`{"cwd":%q,"session_id":"a","hook_event_name":"SessionEnd"}`, shop))
 			writes(one, "e", false)
 		}
+	}
+}
+
+// A daemon that is killed while a hook asks keeps the leases, so the hook asks the next
+// one.
+func TestTheHookAsksADaemonThatIsBack(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	holder, writer := newHooked(t, shop), newHooked(t, shop)
+	holder.mayWrite("app.ts", "")
+
+	// The way to the daemon ends with the first call of hook_write.
+	way := inDir(t, "way")
+	listener, err := net.Listen("unix", way)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	var cut atomic.Bool
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			daemon, err := net.Dial("unix", inDir(t, "s"))
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go func() {
+				defer client.Close()
+				_, _ = io.Copy(client, daemon)
+			}()
+			go func() {
+				defer daemon.Close()
+				for lines := bufio.NewReader(client); ; {
+					line, err := lines.ReadString('\n')
+					if err != nil || strings.Contains(line, "hook_write") && !cut.Swap(true) {
+						return
+					}
+					_, _ = io.WriteString(daemon, line)
+				}
+			}()
+		}
+	}()
+	stdin := fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":"app.ts"}}`, shop)
+	if said := writer.said(stdin, "hook", "claude", "--socket", way); !strings.Contains(said, "app.ts is not changed") || !cut.Load() {
+		t.Errorf("the hook says %s; the first call was cut off: %v", said, cut.Load())
 	}
 }
 

@@ -346,11 +346,20 @@ func (g *guard) take(ctx context.Context, settings project.Settings, list []targ
 }
 
 // insist repeats the call while the daemon answers UNAVAILABLE: after a restart of the
-// daemon, the session that holds the leases may not be back yet.
+// daemon, the session that holds the leases may not be back yet. A daemon that ended
+// before it answered is asked again once it is back, because it keeps the leases of
+// others.
 func (g *guard) insist(ctx context.Context, args map[string]any) (answer mcp.Answer, err error) {
 	for {
 		answer, err = g.call(ctx, "hook_write", args)
-		if !connection.IsCode(err, "UNAVAILABLE") {
+		switch {
+		case connection.BrokeOff(err):
+			g.daemon.Close()
+			g.daemon = nil
+			if err := g.connect(true); err != nil {
+				return answer, err
+			}
+		case !connection.IsCode(err, "UNAVAILABLE"):
 			return answer, err
 		}
 		select {
