@@ -2,6 +2,8 @@ package hook
 
 import (
 	"cmp"
+	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -29,21 +31,42 @@ var codex = client{
 	answer: answerClaude,
 }
 
-// A patch begins with beginPatch. The lines that begin with patchHeads name files.
-const beginPatch = "*** Begin Patch"
+// A patch begins with beginPatch and ends with endPatch. The lines that begin with
+// patchHeads name files.
+const beginPatch, endPatch = "*** Begin Patch", "*** End Patch"
 
 var patchHeads = []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "}
 
-// patched returns the files that a patch adds, changes, deletes and renames.
-func patched(patch string) (files []string) {
-	_, patch, _ = strings.Cut(patch, beginPatch)
-	for line := range strings.Lines(patch) {
-		line = strings.TrimSpace(line)
-		for _, head := range patchHeads {
-			if name, ok := strings.CutPrefix(line, head); ok {
-				files = append(files, named(strings.TrimSpace(name))...)
+// goes finds where a shell command goes before it applies a patch, as in
+// cd sub && apply_patch. Names with variables of the shell are not known here.
+var goes = regexp.MustCompile("(?:^|[\\s;&|(])cd[ \\t]+(?:'([^']+)'|\"([^\"$`]+)\"|([^\\s'\"$`;&|()]+))[ \\t]*(?:&&|;|\\n)")
+
+// patched returns the files that patches add, change, delete and rename.
+func patched(command string) (files []string) {
+	dir := ""
+	for i, part := range strings.Split(command, beginPatch) {
+		between := part
+		if i > 0 {
+			for line := range strings.Lines(part) {
+				for _, head := range patchHeads {
+					if name, ok := strings.CutPrefix(strings.TrimSpace(line), head); ok {
+						files = append(files, named(below(dir, strings.TrimSpace(name)))...)
+					}
+				}
 			}
+			_, between, _ = strings.Cut(part, endPatch)
+		}
+		for _, to := range goes.FindAllStringSubmatch(between, -1) {
+			dir = below(dir, to[1]+to[2]+to[3])
 		}
 	}
 	return files
+}
+
+// below returns the name of a file as seen from where the name of dir starts.
+func below(dir, name string) string {
+	if dir == "" || name == "" || filepath.IsAbs(name) || strings.HasPrefix(name, "~/") {
+		return name
+	}
+	return dir + "/" + name // a link may lead elsewhere, so .. in name stays
 }
