@@ -1,6 +1,8 @@
 package hook
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -198,4 +200,30 @@ func clientNamed(name string) client {
 		}
 	}
 	panic(name)
+}
+
+// A key has composed accents. The name of its file may have others, as of an archive
+// that was made on a Mac.
+func TestALookFindsOtherAccents(t *testing.T) {
+	top := t.TempDir()
+	if err := os.Mkdir(filepath.Join(top, "e\u0301t"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(top, "e\u0301t", "cafe\u0301.ts")
+	for _, key := range []string{"file:\u00e9t/caf\u00e9.ts", "file:\u00e9t/**"} {
+		looks := map[string]bool{}
+		for _, text := range []string{"", "1", "22"} {
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			looks[lookAt(top, key)] = true
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		looks[lookAt(top, key)] = true
+		if len(looks) != 4 {
+			t.Errorf("%s: four states look like %d: %v", key, len(looks), looks)
+		}
+	}
 }

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/project"
@@ -165,6 +167,12 @@ func lookAt(top, key string) string {
 	dir, tree := strings.CutSuffix(name, "/**")
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(top, filepath.FromSlash(dir))
+	}
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) { // a key has composed accents, and the file may have others
+		rest := strings.TrimPrefix(dir, top)
+		if other := dir[:len(dir)-len(rest)] + norm.NFD.String(rest); other != dir && lookOf(os.Lstat(other)) != "none" {
+			dir = other
+		}
 	}
 	if !tree && name != "**" {
 		return lookOf(os.Lstat(dir))
