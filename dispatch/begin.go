@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/kvstore"
 )
 
 // A Dispatch is a request to start a run whose actors are launched, or to
@@ -145,15 +146,16 @@ func (s *State) begin(tx engine.Tx, req Dispatch, peer process.Peer) (Run, error
 
 // capsOf returns the limits that a manifest sets.
 func capsOf(s work.Settings) Caps {
-	return Caps{Depth: s.Depth, LayerActors: s.LayerActors, RunActors: s.RunActors, Store: s.Store}
+	store := kvstore.Limits{ValueBytes: s.Store.MaxValueBytes, Bytes: int64(s.Store.MaxBytes), Entries: s.Store.MaxEntries}
+	return Caps{Depth: s.MaxDepth, LayerActors: s.MaxWorkersPerLayer, RunActors: s.MaxActors, Store: store}
 }
 
 // rootOrder returns the order of the root. The budget of the run is the budget
 // of its root.
 func rootOrder(req Dispatch) work.Order {
 	o := req.Root
-	if req.Settings.Budget > 0 {
-		o.Budget = req.Settings.Budget
+	if req.Settings.BudgetUSD > 0 {
+		o.BudgetUSD = req.Settings.BudgetUSD
 	}
 	return o
 }

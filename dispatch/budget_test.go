@@ -69,7 +69,7 @@ func TestBudgetsAddUp(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		atHome(t, dispatch.Options{}, func(h *house) {
 			root := &account{budget: 100, path: "root", sub: true}
-			tr := h.dispatch(work.Settings{Budget: root.budget, Depth: 5})
+			tr := h.dispatch(work.Settings{Limits: work.Limits{BudgetUSD: root.budget.USD(), MaxDepth: 5}})
 			tr.start()
 			all := []*account{root}
 			living := func(only func(*account) bool) (list []*account) {
@@ -90,7 +90,7 @@ func TestBudgetsAddUp(t *testing.T) {
 					budget := work.Money(rapid.SampledFrom([]int{0, 0, 1, 5, 20, 60}).Draw(r, "budget"))
 					role := rapid.SampledFrom([]dispatch.Role{dispatch.Sublead, dispatch.Worker}).Draw(r, "role")
 					left := lead.left()
-					made, err := tr.cast[lead.path].Spawn(t.Context(), dispatch.Spawn{Role: role, Prompt: "x", Budget: &budget})
+					made, err := tr.cast[lead.path].Spawn(t.Context(), dispatch.Spawn{Role: role, Prompt: "x", BudgetUSD: new(budget.USD())})
 					var over *work.BudgetError
 					switch {
 					case limit(5)(err): // the depth

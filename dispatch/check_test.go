@@ -13,9 +13,9 @@ import (
 // Every contradiction between a work, its sums and its run is found.
 func TestCheckFindsWorksThatDisagree(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{Budget: work.USD(10)})
+		tr := h.dispatch(work.Settings{Limits: work.Limits{BudgetUSD: 10}})
 		tr.start()
-		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead, Budget: money(4)})
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead, BudgetUSD: new(4.0)})
 		tr.start()
 		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker})
 		tr.start()

@@ -78,7 +78,7 @@ func mustJoin(t *testing.T, s *site, err error) *site {
 
 func TestAgentsAreStartedWhereTheyArePlaced(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{Worker: work.Placement{Label: "gpu"}})
+		tr := h.dispatch(work.Settings{Worker: work.Worker{Placement: work.Placement{Label: "gpu"}}})
 		tr.start()
 		h.unchanged("a spawn for a machine that is not there", func() {
 			_, err := tr.cast["root"].Spawn(t.Context(), placed("W", "a", ""))

@@ -94,7 +94,7 @@ func TestARunGoesOnAfterDays(t *testing.T) {
 
 func TestAResumedRunGoesOnWhereItWas(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		settings := work.Settings{Budget: work.USD(10)}
+		settings := work.Settings{Limits: work.Limits{BudgetUSD: 10}}
 		tr := h.dispatch(settings)
 		tr.start()
 		order := func(name, prompt string) dispatch.Spawn {
@@ -163,11 +163,11 @@ func TestAResumedRunGoesOnWhereItWas(t *testing.T) {
 			})
 		}
 		next.start()
-		if _, err := next.cast["root"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Sublead, Prompt: "x", Budget: money(7.01)}); !overBudget(work.USD(7))(err) {
+		if _, err := next.cast["root"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Sublead, Prompt: "x", BudgetUSD: new(7.01)}); !overBudget(work.USD(7))(err) {
 			t.Errorf("what was spent before: %v", err)
 		}
 		next.exit("crashed", work.Exit{Status: work.Succeeded, Cost: money(3)})
-		if _, err := next.cast["root"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Sublead, Prompt: "x", Budget: money(4.01)}); !overBudget(work.USD(4))(err) {
+		if _, err := next.cast["root"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Sublead, Prompt: "x", BudgetUSD: new(4.01)}); !overBudget(work.USD(4))(err) {
 			t.Errorf("what was spent in both lives: %v", err)
 		}
 		next.exitAll()
@@ -230,7 +230,7 @@ func TestAnInterruptedRunCanBeResumedAfterItEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.hangUp(tr.op)
-		next, _, err := tr.again(resume(work.Settings{LayerActors: 1}))
+		next, _, err := tr.again(resume(work.Settings{Limits: work.Limits{MaxWorkersPerLayer: 1}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,7 +406,7 @@ func TestARestartedDaemonGivesALauncherUpThatDoesNotComeBack(t *testing.T) {
 // answered for.
 func TestACrashAtAnyStepLosesNothingThatWasAnswered(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{Budget: work.USD(10)})
+		tr := h.dispatch(work.Settings{Limits: work.Limits{BudgetUSD: 10}})
 		attach := func() {
 			t.Helper()
 			before := h.rows()
@@ -445,7 +445,7 @@ func TestACrashAtAnyStepLosesNothingThatWasAnswered(t *testing.T) {
 		attach()
 		tr.start()
 		attach()
-		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead, Budget: money(4), InitialRef: map[string]json.RawMessage{"plan": json.RawMessage("1")}})
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead, BudgetUSD: new(4.0), InitialRef: map[string]json.RawMessage{"plan": json.RawMessage("1")}})
 		attach()
 		tr.start()
 		attach()

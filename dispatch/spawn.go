@@ -34,7 +34,7 @@ type Spawn struct {
 	Env        map[string]string
 	Tools      []string
 	Timeout    time.Duration
-	Budget     *work.Money
+	BudgetUSD  *float64
 	Worktree   *bool
 	MaxWorkers int
 	ReadDown   *bool
@@ -46,9 +46,9 @@ func (sp Spawn) wish() work.Wish {
 	return work.Wish{
 		Order: work.Order{
 			Name: sp.Name, Agent: sp.Agent, Model: sp.Model, Prompt: sp.Prompt, Directory: sp.Directory,
-			Env: sp.Env, Tools: sp.Tools, Timeout: sp.Timeout, Placement: sp.Placement,
+			Env: sp.Env, Tools: sp.Tools, TimeoutSecs: sp.Timeout.Seconds(), Placement: sp.Placement,
 		},
-		Budget: sp.Budget, Worktree: sp.Worktree,
+		BudgetUSD: sp.BudgetUSD, Worktree: sp.Worktree,
 	}
 }
 
@@ -147,7 +147,7 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, ref []kvstore.Write, fro
 	if err != nil {
 		return Spawned{}, err
 	}
-	if err := work.Afford(tx, lead.Path, boss, o.Budget); err != nil {
+	if err := work.Afford(tx, lead.Path, boss, work.USD(o.BudgetUSD)); err != nil {
 		return Spawned{}, err
 	}
 
@@ -158,7 +158,7 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, ref []kvstore.Write, fro
 	} else {
 		a = makeMember(tx, run, lead, NewActor{Name: name, Role: sp.Role}, path)
 	}
-	a.ReadDown = sp.Role == Sublead && d.Settings.SubleadReadDown
+	a.ReadDown = sp.Role == Sublead && d.Settings.Sublead.ReadDown
 	if sp.ReadDown != nil {
 		a.ReadDown = sp.Role == Sublead && *sp.ReadDown
 	}
@@ -171,7 +171,7 @@ func (s *State) spawn(tx engine.Tx, p *party, sp Spawn, ref []kvstore.Write, fro
 		w.Placement = chosen
 		w.Auto, w.MaxWorkers = sp.Name == "", sp.MaxWorkers
 		if w.MaxWorkers == 0 && sp.Role == Sublead {
-			w.MaxWorkers = d.Settings.SubleadWorkers
+			w.MaxWorkers = d.Settings.Sublead.MaxWorkers
 		}
 	})
 	c.Record(tx, spawning, string(a.ID[:]), 0)

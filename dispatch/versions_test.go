@@ -228,9 +228,9 @@ func (h *house) fill() keepsakes {
 	}
 	must(h.EndActor(ctx, "old", "root", "done"))
 
-	tr := h.dispatch(work.Settings{Budget: work.USD(10)})
+	tr := h.dispatch(work.Settings{Limits: work.Limits{BudgetUSD: 10}})
 	tr.start()
-	tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead, Budget: money(4)})
+	tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead, BudgetUSD: new(4.0)})
 	tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Name: "crashed"})
 	tr.start()
 	tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker})

@@ -191,10 +191,10 @@ func money(usd float64) *work.Money {
 
 func TestARefusedSpawnLeavesNothing(t *testing.T) {
 	settings := work.Settings{
-		Depth: 2, LayerActors: 4, RunActors: 6, Budget: work.USD(10),
-		SubleadBudget: work.USD(4), SubleadWorkers: 1, WorkerBudget: work.USD(1),
+		Limits:  work.Limits{MaxDepth: 2, MaxWorkersPerLayer: 4, MaxActors: 6, BudgetUSD: 10},
+		Sublead: work.Sublead{BudgetUSD: 4, MaxWorkers: 1}, Worker: work.Worker{BudgetUSD: 1},
 	}
-	settings.Store.ValueBytes, settings.Store.Entries = 100, 2
+	settings.Store.MaxValueBytes, settings.Store.MaxEntries = 100, 2
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		tr := h.dispatch(settings)
 		tr.start()
@@ -236,8 +236,8 @@ func TestARefusedSpawnLeavesNothing(t *testing.T) {
 			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Tools: []string{""}}, names("tools")},
 			{"root", dispatch.Spawn{Role: worker, Prompt: "x", Tools: make([]string, work.MaxTools+1)}, names("tools")},
 			{"root", dispatch.Spawn{Role: worker, Prompt: "x", InitialRef: ref("/ref/a", "1")}, names("initial_ref")},
-			{"root", dispatch.Spawn{Role: sub, Prompt: "x", Budget: money(-1)}, names("budget_usd")},
-			{"root", dispatch.Spawn{Role: sub, Prompt: "x", Budget: money(5.01)}, overBudget(work.USD(5))},
+			{"root", dispatch.Spawn{Role: sub, Prompt: "x", BudgetUSD: new(-1.0)}, names("budget_usd")},
+			{"root", dispatch.Spawn{Role: sub, Prompt: "x", BudgetUSD: new(5.01)}, overBudget(work.USD(5))},
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/shared/a", "1")}, names("initial_ref")},
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/ref/../a", "1")}, names("initial_ref")},
 			{"root", dispatch.Spawn{Role: sub, Prompt: "x", InitialRef: ref("/ref", "1")}, names("initial_ref")},
@@ -260,7 +260,7 @@ func TestARefusedSpawnLeavesNothing(t *testing.T) {
 
 func TestTheTreeBoundsWhatIsSpawned(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{Depth: 2, LayerActors: 2, RunActors: 5})
+		tr := h.dispatch(work.Settings{Limits: work.Limits{MaxDepth: 2, MaxWorkersPerLayer: 2, MaxActors: 5}})
 		tr.start()
 		for range 2 {
 			tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
@@ -727,7 +727,7 @@ func TestAnOperatorEndsWhatIsLaunchedByStoppingIt(t *testing.T) {
 // Nothing is started twice, nothing is forgotten, and the sums agree.
 func TestManyAtOnce(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{Budget: work.USD(100), WorkerBudget: work.USD(0.1)})
+		tr := h.dispatch(work.Settings{Limits: work.Limits{BudgetUSD: 100}, Worker: work.Worker{BudgetUSD: 0.1}})
 		const leads, workers = 5, 20
 		var wg sync.WaitGroup
 		seen := make(map[uuid.UUID]bool)

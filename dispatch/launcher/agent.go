@@ -183,7 +183,7 @@ func (a *agentProcess) unstarted(err error) tools.LaunchExit {
 // and until its tree is gone.
 func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began time.Time) (end tools.LaunchExit) {
 	var timeout <-chan time.Time
-	if secs := a.order.Order.Timeout; secs > 0 {
+	if secs := a.order.Order.TimeoutSecs; secs > 0 {
 		timer := time.NewTimer(time.Until(began.Add(seconds(secs))))
 		defer timer.Stop()
 		timeout = timer.C
@@ -193,7 +193,7 @@ func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began 
 	case why := <-a.asked:
 		end = tools.LaunchExit{Status: why.Status, Cause: why.Reason}
 	case <-timeout:
-		end = tools.LaunchExit{Status: "timed_out", Cause: fmt.Sprintf("it ran longer than %v s", a.order.Order.Timeout)}
+		end = tools.LaunchExit{Status: "timed_out", Cause: fmt.Sprintf("it ran longer than %v s", a.order.Order.TimeoutSecs)}
 	case <-a.disowned:
 		end = tools.LaunchExit{Status: "cancelled"}
 	}

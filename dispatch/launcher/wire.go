@@ -3,9 +3,6 @@ package launcher
 import (
 	"encoding/json"
 	"time"
-
-	"github.com/leasehold/leasehold/dispatch/manifest"
-	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // begun is what a launcher needs of the answer to operator_run_dispatch.
@@ -45,21 +42,4 @@ type Actor struct {
 	Worktree   string          `json:"worktree,omitempty"`
 	LeasesHeld []LeaseName     `json:"leases_held,omitempty"` // at its exit, which released them
 	LeasesLost []LeaseName     `json:"leases_lost,omitempty"`
-}
-
-// settings returns the manifest's settings for the whole run.
-func settings(m *manifest.Manifest) (s tools.Settings) {
-	s.MaxDepth, s.MaxWorkersPerLayer, s.MaxActors, s.BudgetUSD = m.Run.MaxDepth, m.Run.MaxWorkersPerLayer, m.Run.MaxActors, m.Run.BudgetUSD
-	s.Store.MaxValueBytes, s.Store.MaxBytes, s.Store.MaxEntries = m.Run.Store.MaxValueBytes, int64(m.Run.Store.MaxBytes), m.Run.Store.MaxEntries
-
-	sublead := &s.Sublead
-	sublead.Agent, sublead.Model, sublead.BudgetUSD = m.Sublead.Agent, m.Sublead.Model, m.Sublead.BudgetUSD
-	sublead.MaxWorkers, sublead.Timeout, sublead.ReadDown = m.Sublead.MaxWorkers, m.Sublead.TimeoutSecs, m.Sublead.ReadDown
-	sublead.Placement = tools.Placement{Machine: m.Sublead.Machine, Label: m.Sublead.Label}
-
-	worker := &s.Worker
-	worker.Agent, worker.Model, worker.BudgetUSD = m.Worker.Agent, m.Worker.Model, m.Worker.BudgetUSD
-	worker.Timeout, worker.Worktree = m.Worker.TimeoutSecs, m.Worker.Worktree
-	worker.Placement = tools.Placement{Machine: m.Worker.Machine, Label: m.Worker.Label}
-	return s
 }

@@ -35,7 +35,7 @@ func (m *Manifest) complete(d *document) {
 	m.checkBudgets(d)
 	m.checkLeases(d)
 	m.checkPlaces(d)
-	if m.Worker.Worktree && !m.Worker.place().Elsewhere() && !d.wrong("root.directory") {
+	if m.Worker.Worktree && !m.Worker.Elsewhere() && !d.wrong("root.directory") {
 		switch {
 		case !inRepository(m.Root.Directory):
 			d.say("worker.worktree", "needs a git repository, and %s is in none: git init there, or leave it out", m.Root.Directory)
@@ -45,15 +45,9 @@ func (m *Manifest) complete(d *document) {
 	}
 }
 
-func (r Root) place() work.Placement { return work.Placement{Machine: r.Machine, Label: r.Label} }
-
-func (s Sublead) place() work.Placement { return work.Placement{Machine: s.Machine, Label: s.Label} }
-
-func (w Worker) place() work.Placement { return work.Placement{Machine: w.Machine, Label: w.Label} }
-
 // checkPlaces refuses what is no name of a machine or label, and both at once.
 func (m *Manifest) checkPlaces(d *document) {
-	for table, p := range map[string]work.Placement{"root": m.Root.place(), "sublead": m.Sublead.place(), "worker": m.Worker.place()} {
+	for table, p := range map[string]work.Placement{"root": m.Root.Placement, "sublead": m.Sublead.Placement, "worker": m.Worker.Placement} {
 		var wrong *registry.ArgumentError
 		if errors.As(p.Check(), &wrong) && !d.wrong(join(table, wrong.Argument)) {
 			d.say(join(table, wrong.Argument), "%s", wrong.Problem)
@@ -68,7 +62,7 @@ func (m *Manifest) onlyElsewhere(name string) bool {
 	for _, use := range []struct {
 		agent string
 		place work.Placement
-	}{{m.Root.Agent, m.Root.place()}, {m.Sublead.Agent, m.Sublead.place()}, {m.Worker.Agent, m.Worker.place()}} {
+	}{{m.Root.Agent, m.Root.Placement}, {m.Sublead.Agent, m.Sublead.Placement}, {m.Worker.Agent, m.Worker.Placement}} {
 		if use.agent == name {
 			used = true
 			if !use.place.Elsewhere() {
@@ -101,7 +95,7 @@ func (m *Manifest) completeRoot(d *document) {
 	d.name("root.name", m.Root.Name, dispatch.CheckName)
 	m.Root.Directory = m.path(cmp.Or(m.Root.Directory, "."))
 	switch info, err := os.Stat(m.Root.Directory); {
-	case m.Root.place().Elsewhere(): // it is there that it must be
+	case m.Root.Elsewhere(): // it is there that it must be
 	case err != nil:
 		d.say("root.directory", "is not there: mkdir -p %s, or name another", m.Root.Directory)
 	case !info.IsDir():

@@ -21,21 +21,21 @@ import (
 type field struct {
 	name, doc, def string
 	typ            reflect.Type
-	index          int
+	index          []int
 	required       bool
 	min, max       *float64
 	enum           []string
 }
 
 func fieldsOf(t reflect.Type) (list []field) {
-	for i := range t.NumField() {
-		tag := t.Field(i).Tag
+	for _, sf := range reflect.VisibleFields(t) { // also those of embedded structs
+		tag := sf.Tag
 		name := tag.Get("toml")
 		if name == "" {
 			continue // not a key of the file
 		}
 		f := field{
-			name: name, doc: tag.Get("doc"), def: tag.Get("default"), typ: t.Field(i).Type, index: i,
+			name: name, doc: tag.Get("doc"), def: tag.Get("default"), typ: sf.Type, index: sf.Index,
 			required: tag.Get("required") == "true", min: number(tag.Get("min")), max: number(tag.Get("max")),
 		}
 		if words := tag.Get("enum"); words != "" {
@@ -81,13 +81,13 @@ func (d *document) table(key string, v reflect.Value, given map[string]any) {
 		value, ok := given[f.name]
 		switch {
 		case ok:
-			d.set(path, f, v.Field(f.index), value)
+			d.set(path, f, v.FieldByIndex(f.index), value)
 		case f.typ.Kind() == reflect.Struct:
-			d.table(path, v.Field(f.index), nil)
+			d.table(path, v.FieldByIndex(f.index), nil)
 		case f.required:
 			d.say(path, "must be given: %s", f.doc)
 		case f.def != "":
-			d.set(path, f, v.Field(f.index), f.fallback())
+			d.set(path, f, v.FieldByIndex(f.index), f.fallback())
 		}
 	}
 }

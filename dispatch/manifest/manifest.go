@@ -1,7 +1,7 @@
 // Package manifest reads the file that describes how a tree of agents is run.
 //
-// The file is TOML. Each table is a struct in this package, and the tags of the
-// struct are its documentation: [Load] checks against them, the reference in
+// The file is TOML. Each table is a struct, of this package or of the one that uses
+// it, and the tags of the struct are its documentation: [Load] checks against them, the reference in
 // the book is generated from them, and a test compares the template with both.
 //
 // # The contract
@@ -30,6 +30,7 @@ import (
 	"strings"
 
 	"github.com/leasehold/leasehold/dispatch/agent"
+	"github.com/leasehold/leasehold/dispatch/work"
 )
 
 // A Manifest describes how to execute a run.
@@ -41,28 +42,23 @@ type Manifest struct {
 	Run     Run                      `toml:"run" doc:"the run as a whole"`
 	Agents  map[string]agent.Profile `toml:"agents" doc:"an agent that root, sublead, worker and the spawn tools can name; claude, codex, gemini and opencode need no table"`
 	Root    Root                     `toml:"root" doc:"the agent that is started first, and leads the others"`
-	Sublead Sublead                  `toml:"sublead" doc:"defaults for spawn_sublead"`
-	Worker  Worker                   `toml:"worker" doc:"defaults for spawn_worker"`
+	Sublead work.Sublead             `toml:"sublead" doc:"defaults for spawn_sublead"`
+	Worker  work.Worker              `toml:"worker" doc:"defaults for spawn_worker"`
 	Leases  []Lease                  `toml:"leases" doc:"a lease that is known in advance: agents driven by a model are told of it, and nobody holds it yet"`
 }
 
 // Run is the table [run].
 type Run struct {
-	Name               string  `toml:"name" doc:"name of the run, which no live run may have; default: the name of the file, without .toml"`
-	BudgetUSD          float64 `toml:"budget_usd" min:"0" max:"1000000" doc:"the most that all agents together may spend, in dollars, as they report it; 0: no limit"`
-	MaxDepth           int     `toml:"max_depth" min:"1" max:"32" default:"4" doc:"names in the path of the deepest agent"`
-	MaxWorkersPerLayer int     `toml:"max_workers_per_layer" min:"1" max:"1000" default:"32" doc:"how many agents of one lead may run at a time"`
-	MaxActors          int     `toml:"max_actors" min:"1" max:"10000" default:"200" doc:"how many agents may run in the whole tree at a time, the root included"`
-	TimeoutSecs        float64 `toml:"timeout_secs" min:"0" max:"2592000" doc:"the run is stopped after this long; 0: no limit"`
-	DrainGraceSecs     float64 `toml:"drain_grace_secs" min:"0" max:"3600" default:"10" doc:"how long agents may go on after an interrupt before they get SIGTERM, and any agent between SIGTERM and SIGKILL"`
-	Store              Store   `toml:"store" doc:"the store of every layer"`
+	Name string `toml:"name" doc:"name of the run, which no live run may have; default: the name of the file, without .toml"`
+	work.Limits
+	TimeoutSecs    float64    `toml:"timeout_secs" min:"0" max:"2592000" doc:"the run is stopped after this long; 0: no limit"`
+	DrainGraceSecs float64    `toml:"drain_grace_secs" min:"0" max:"3600" default:"10" doc:"how long agents may go on after an interrupt before they get SIGTERM, and any agent between SIGTERM and SIGKILL"`
+	Store          work.Store `toml:"store" doc:"the store of every layer"`
 }
 
-// Store is the table [run.store].
-type Store struct {
-	MaxValueBytes int `toml:"max_value_bytes" min:"1" max:"3145728" default:"1048576" doc:"one value, as JSON"`
-	MaxBytes      int `toml:"max_bytes" min:"1" max:"1073741824" default:"67108864" doc:"all values of a layer"`
-	MaxEntries    int `toml:"max_entries" min:"1" max:"1000000" default:"10000" doc:"entries of a layer"`
+// Settings returns what the daemon must know of the run as a whole.
+func (m *Manifest) Settings() work.Settings {
+	return work.Settings{Limits: m.Run.Limits, Store: m.Run.Store, Sublead: m.Sublead, Worker: m.Worker}
 }
 
 // Root is the table [root]. After Load, Prompt has the text of PromptFile if
@@ -76,31 +72,7 @@ type Root struct {
 	Directory   string            `toml:"directory" doc:"where it runs; default: the manifest's directory"`
 	TimeoutSecs float64           `toml:"timeout_secs" min:"0" max:"2592000" doc:"it is stopped after this long; 0: no limit"`
 	Env         map[string]string `toml:"env" doc:"environment variables, which override those of the agent"`
-	Machine     string            `toml:"machine" doc:"run it there, where leasehold launcher has that name; *: on any; default: where the run is dispatched"`
-	Label       string            `toml:"label" doc:"run it on a machine whose launcher has this label, in place of machine"`
-}
-
-// Sublead is the table [sublead].
-type Sublead struct {
-	Agent       string  `toml:"agent" doc:"agent; default: the root's"`
-	Model       string  `toml:"model" doc:"model; default: the agent's"`
-	BudgetUSD   float64 `toml:"budget_usd" min:"0" max:"1000000" doc:"reserved from its lead's budget, for it and all below it; 0: nothing"`
-	MaxWorkers  int     `toml:"max_workers" min:"0" max:"1000" doc:"how many of its agents may run at a time; 0: max_workers_per_layer"`
-	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"2592000" doc:"it is stopped after this long; 0: no limit"`
-	ReadDown    bool    `toml:"read_down" doc:"its lead may read the store of its layer"`
-	Machine     string  `toml:"machine" doc:"run it there, where leasehold launcher has that name; *: on any; default: where the run is dispatched"`
-	Label       string  `toml:"label" doc:"run it on a machine whose launcher has this label, in place of machine"`
-}
-
-// Worker is the table [worker].
-type Worker struct {
-	Agent       string  `toml:"agent" doc:"agent; default: the root's"`
-	Model       string  `toml:"model" doc:"model; default: the agent's"`
-	BudgetUSD   float64 `toml:"budget_usd" min:"0" max:"1000000" doc:"reserved from its lead's budget; 0: nothing"`
-	TimeoutSecs float64 `toml:"timeout_secs" min:"0" max:"2592000" doc:"it is stopped after this long; 0: no limit"`
-	Worktree    bool    `toml:"worktree" doc:"each runs in its own git worktree, which is kept if the agent failed or left changes"`
-	Machine     string  `toml:"machine" doc:"run it there, where leasehold launcher has that name; *: on any; default: where the run is dispatched"`
-	Label       string  `toml:"label" doc:"run it on a machine whose launcher has this label, in place of machine"`
+	work.Placement
 }
 
 // Lease is an element of [[leases]].

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch/agent"
 	"github.com/leasehold/leasehold/dispatch/manifest"
+	"github.com/leasehold/leasehold/dispatch/work"
 )
 
 // clients puts programs with the names of all clients into the PATH.
@@ -35,8 +36,8 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := (manifest.Run{
-		Name: "nightly", MaxDepth: 4, MaxWorkersPerLayer: 32, MaxActors: 200, DrainGraceSecs: 10,
-		Store: manifest.Store{MaxValueBytes: 1 << 20, MaxBytes: 64 << 20, MaxEntries: 10_000},
+		Name: "nightly", Limits: work.Limits{MaxDepth: 4, MaxWorkersPerLayer: 32, MaxActors: 200}, DrainGraceSecs: 10,
+		Store: work.Store{MaxValueBytes: 1 << 20, MaxBytes: 64 << 20, MaxEntries: 10_000},
 	}); m.Run != want {
 		t.Errorf("run %+v", m.Run)
 	}
@@ -131,18 +132,18 @@ purpose = "whoever writes it"
 		t.Fatal(err)
 	}
 	if want := (manifest.Run{
-		Name: "release", BudgetUSD: 5, MaxDepth: 2, MaxWorkersPerLayer: 3, MaxActors: 10, TimeoutSecs: 90.5, DrainGraceSecs: 0,
-		Store: manifest.Store{MaxValueBytes: 10, MaxBytes: 100, MaxEntries: 1},
+		Name: "release", Limits: work.Limits{BudgetUSD: 5, MaxDepth: 2, MaxWorkersPerLayer: 3, MaxActors: 10}, TimeoutSecs: 90.5, DrainGraceSecs: 0,
+		Store: work.Store{MaxValueBytes: 10, MaxBytes: 100, MaxEntries: 1},
 	}); m.Run != want {
 		t.Errorf("run %+v", m.Run)
 	}
 	if r := m.Root; r.Prompt != "Lead them.\n" || r.Directory != filepath.Join(dir, "prompts") || r.Name != "boss" || r.Model != "opus" || r.TimeoutSecs != 1 || r.Env["A"] != "b" {
 		t.Errorf("root %+v", r)
 	}
-	if want := (manifest.Sublead{Agent: "reviewer", Model: "gpt", BudgetUSD: 2.5, MaxWorkers: 4, TimeoutSecs: 0.5, ReadDown: true}); m.Sublead != want {
+	if want := (work.Sublead{Agent: "reviewer", Model: "gpt", BudgetUSD: 2.5, MaxWorkers: 4, TimeoutSecs: 0.5, ReadDown: true}); m.Sublead != want {
 		t.Errorf("sublead %+v", m.Sublead)
 	}
-	if want := (manifest.Worker{Agent: "gemini", Model: "flash", BudgetUSD: 0.1, TimeoutSecs: 3, Worktree: true}); m.Worker != want {
+	if want := (work.Worker{Agent: "gemini", Model: "flash", BudgetUSD: 0.1, TimeoutSecs: 3, Worktree: true}); m.Worker != want {
 		t.Errorf("worker %+v", m.Worker)
 	}
 	if p := m.Agents["claude"]; p.Extends != agent.Claude || !slices.Equal(p.Command, []string{"claude"}) || p.Model != "sonnet" || len(p.Args) != 2 {

@@ -8,7 +8,6 @@ import (
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/engine"
-	"github.com/leasehold/leasehold/kvstore"
 )
 
 // A Dispatched is the additional record of a run whose actors are launched.
@@ -22,28 +21,6 @@ type Dispatched struct {
 	Orders     uint64 // incremented with each order, which wakes the launcher
 	Launcher   process.Peer
 	Instance   string `json:",omitempty"` // of the process of the launcher that dispatches it, which it chose at random
-}
-
-// Settings are the settings that a manifest makes for a whole run.
-type Settings struct {
-	Depth       int // zero, here and below: the default
-	LayerActors int
-	RunActors   int
-	Store       kvstore.Limits
-	Budget      Money
-
-	SubleadAgent, SubleadModel string
-	SubleadBudget              Money
-	SubleadWorkers             int
-	SubleadTimeout             time.Duration
-	SubleadReadDown            bool
-
-	WorkerAgent, WorkerModel string
-	WorkerBudget             Money
-	WorkerTimeout            time.Duration
-	WorkerWorktree           bool
-
-	Sublead, Worker Placement // where they run unless a spawn says so
 }
 
 // A Drain says that a run is ending, so that nothing more can be spawned.

@@ -32,24 +32,24 @@ const ownEnv = "LEASEHOLD_"
 // An Order is what a launched actor has to do, and with which agent and
 // resources.
 type Order struct {
-	Name      string
-	Agent     string
-	Model     string
-	Prompt    string
-	Directory string
-	Env       map[string]string
-	Timeout   time.Duration
-	Worktree  bool
-	Tools     []string
-	Budget    Money
+	Name        string            `json:"name"`
+	Agent       string            `json:"agent"`
+	Model       string            `json:"model,omitempty"`
+	Prompt      string            `json:"prompt"`
+	Directory   string            `json:"directory,omitempty"`
+	Env         map[string]string `json:"env,omitempty"`
+	TimeoutSecs float64           `json:"timeout_secs,omitempty"`
+	Worktree    bool              `json:"worktree,omitempty"`
+	Tools       []string          `json:"tools,omitempty"`
+	BudgetUSD   float64           `json:"budget_usd,omitempty"`
 	Placement
 }
 
 // A Placement says on which machine a process runs. The zero Placement is the
 // dispatcher's machine.
 type Placement struct {
-	Machine string `json:",omitempty"` // its name; [AnyMachine]: the one with the fewest unfinished works
-	Label   string `json:",omitempty"` // any machine that has this label
+	Machine string `json:"machine,omitempty" toml:"machine" doc:"run it there, where leasehold launcher has that name; *: on any; default: where the run is dispatched"`
+	Label   string `json:"label,omitempty" toml:"label" doc:"run it on a machine whose launcher has this label, in place of machine"`
 }
 
 // AnyMachine is a Machine that leaves the choice to the daemon. The dispatcher's machine
@@ -116,9 +116,9 @@ func (o Order) Check(agents []string) error {
 		return wrong("model", "must be at most 128 printable bytes")
 	case len(o.Directory) > MaxDirectory || strings.ContainsRune(o.Directory, 0):
 		return wrong("directory", "must be at most %d bytes", MaxDirectory)
-	case o.Timeout < 0 || o.Timeout > MaxTimeout:
-		return wrong("timeout_secs", "must be from 0 to %d", MaxTimeout/time.Second)
-	case o.Budget < 0 || o.Budget > MaxBudget:
+	case o.TimeoutSecs < 0 || o.TimeoutSecs > MaxTimeout.Seconds():
+		return wrong("timeout_secs", "must be from 0 to %.0f", MaxTimeout.Seconds())
+	case o.BudgetUSD < 0 || o.BudgetUSD > MaxBudget.USD():
 		return wrong("budget_usd", "must be from 0 to %.0f", MaxBudget.USD())
 	case len(o.Tools) > MaxTools:
 		return wrong("tools", "must be at most %d", MaxTools)
@@ -165,19 +165,19 @@ func (o Order) Sum() []byte {
 
 // A Wish is an order as a lead requests it. Fields may be unset.
 type Wish struct {
-	Order           // zero fields are unset; use Budget and Worktree below
-	Budget   *Money // nil: the manifest's default for the role
-	Worktree *bool  // nil: the manifest's default for the role
+	Order              // zero fields are unset; use BudgetUSD and Worktree below
+	BudgetUSD *float64 // nil: the manifest's default for the role
+	Worktree  *bool    // nil: the manifest's default for the role
 }
 
 // OrderFor fills in the unset fields from the manifest's settings for the role
 // and from the lead's own work.
 func (s Settings) OrderFor(lead Work, sublead bool, wish Wish) Order {
-	agent, model, timeout := s.WorkerAgent, s.WorkerModel, s.WorkerTimeout
-	budget, worktree := s.WorkerBudget, s.WorkerWorktree
+	agent, model, timeout := s.Worker.Agent, s.Worker.Model, s.Worker.TimeoutSecs
+	budget, worktree, place := s.Worker.BudgetUSD, s.Worker.Worktree, s.Worker.Placement
 	if sublead {
-		agent, model, timeout = s.SubleadAgent, s.SubleadModel, s.SubleadTimeout
-		budget, worktree = s.SubleadBudget, false
+		agent, model, timeout = s.Sublead.Agent, s.Sublead.Model, s.Sublead.TimeoutSecs
+		budget, worktree, place = s.Sublead.BudgetUSD, false, s.Sublead.Placement
 	}
 	if agent == "" {
 		agent = lead.Agent
@@ -188,18 +188,15 @@ func (s Settings) OrderFor(lead Work, sublead bool, wish Wish) Order {
 		agent, model = o.Agent, "" // a model belongs to its agent
 	}
 	if o.Placement == (Placement{}) {
-		o.Placement = s.Worker
-		if sublead {
-			o.Placement = s.Sublead
-		}
+		o.Placement = place
 	}
-	o.Agent, o.Model, o.Timeout = agent, cmp.Or(o.Model, model), cmp.Or(o.Timeout, timeout)
-	o.Worktree, o.Budget = worktree, budget
+	o.Agent, o.Model, o.TimeoutSecs = agent, cmp.Or(o.Model, model), cmp.Or(o.TimeoutSecs, timeout)
+	o.Worktree, o.BudgetUSD = worktree, budget
 	if wish.Worktree != nil {
 		o.Worktree = *wish.Worktree
 	}
-	if wish.Budget != nil {
-		o.Budget = *wish.Budget
+	if wish.BudgetUSD != nil {
+		o.BudgetUSD = *wish.BudgetUSD
 	}
 	switch {
 	case o.Directory == "":

@@ -20,10 +20,10 @@ func Give(tx engine.Tx, run string, actor, lead uuid.UUID, o Order) {
 		if lead != uuid.Nil {
 			purse.Base = purse.Total() // a root's budget covers all its lives
 		}
-		purse.Budget = o.Budget
+		purse.Budget = USD(o.BudgetUSD)
 		*w = Work{
 			Actor: actor, Lead: lead, Life: d.Life, Status: Pending, Purse: purse, OrderedAt: tx.Wall(), Sum: o.Sum(),
-			Agent: o.Agent, Model: o.Model, Directory: o.Directory, Worktree: o.Worktree, Timeout: o.Timeout,
+			Agent: o.Agent, Model: o.Model, Directory: o.Directory, Worktree: o.Worktree,
 			Placement: o.Placement,
 		}
 	})

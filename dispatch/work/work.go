@@ -48,7 +48,6 @@ type Work struct {
 	Model      string
 	Directory  string
 	Worktree   bool
-	Timeout    time.Duration
 	Placement         // as it was asked for, until Machine is the one that was chosen
 	Instance   string `json:",omitempty"` // of the launcher that its order was handed out to
 	Remote     bool   `json:",omitempty"` // that is connected as a client elsewhere, and so is the process

@@ -62,7 +62,9 @@ func (c *crew) do(change func(tx engine.Tx)) {
 func (c *crew) give(lead uuid.UUID, budget work.Money) uuid.UUID {
 	c.t.Helper()
 	id := uuid.New()
-	c.do(func(tx engine.Tx) { work.Give(tx, "r", id, lead, work.Order{Agent: "a", Prompt: "p", Budget: budget}) })
+	c.do(func(tx engine.Tx) {
+		work.Give(tx, "r", id, lead, work.Order{Agent: "a", Prompt: "p", BudgetUSD: budget.USD()})
+	})
 	c.all, c.lead[id] = append(c.all, id), lead
 	return id
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/work"
-	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -35,107 +34,15 @@ func (o *operator) launchTools() []Tool {
 	}
 }
 
-// An Order is the order of an actor, as it is passed to and from the
-// dispatcher.
-type Order struct {
-	Name      string            `json:"name"`
-	Agent     string            `json:"agent"`
-	Model     string            `json:"model,omitempty"`
-	Prompt    string            `json:"prompt"`
-	Directory string            `json:"directory,omitempty"`
-	Env       map[string]string `json:"env,omitempty"`
-	Timeout   float64           `json:"timeout_secs,omitempty"`
-	Worktree  bool              `json:"worktree,omitempty"`
-	Tools     []string          `json:"tools,omitempty"`
-	BudgetUSD float64           `json:"budget_usd,omitempty"`
-	Placement
-}
-
-// A Placement says on which machine an agent runs.
-type Placement struct {
-	Machine string `json:"machine,omitempty" doc:"run it there, where leasehold launcher has that name; *: on any; default: the manifest's, else where the run is dispatched" max:"64"`
-	Label   string `json:"label,omitempty" doc:"or on a machine with this label" max:"64"`
-}
-
-func (p Placement) of() work.Placement { return work.Placement{Machine: p.Machine, Label: p.Label} }
-
-func (o Order) order() work.Order {
-	return work.Order{
-		Name: o.Name, Agent: o.Agent, Model: o.Model, Prompt: o.Prompt, Directory: o.Directory, Env: o.Env,
-		Timeout: seconds(o.Timeout).duration(), Worktree: o.Worktree, Tools: o.Tools, Budget: work.USD(o.BudgetUSD),
-		Placement: o.Placement.of(),
-	}
-}
-
-func orderOf(o work.Order) Order {
-	return Order{
-		Name: o.Name, Agent: o.Agent, Model: o.Model, Prompt: o.Prompt, Directory: o.Directory, Env: o.Env,
-		Timeout: o.Timeout.Seconds(), Worktree: o.Worktree, Tools: o.Tools, BudgetUSD: o.Budget.USD(),
-		Placement: Placement{o.Machine, o.Label},
-	}
-}
-
-// Settings are a manifest's settings for a whole run. For those that are not
-// given, the daemon's defaults apply.
-type Settings struct {
-	MaxDepth           int     `json:"max_depth,omitempty"`
-	MaxWorkersPerLayer int     `json:"max_workers_per_layer,omitempty"`
-	MaxActors          int     `json:"max_actors,omitempty"`
-	BudgetUSD          float64 `json:"budget_usd,omitempty"`
-	Store              struct {
-		MaxValueBytes int   `json:"max_value_bytes,omitempty"`
-		MaxBytes      int64 `json:"max_bytes,omitempty"`
-		MaxEntries    int   `json:"max_entries,omitempty"`
-	} `json:"store,omitzero"`
-	Sublead struct {
-		Agent      string  `json:"agent,omitempty"`
-		Model      string  `json:"model,omitempty"`
-		BudgetUSD  float64 `json:"budget_usd,omitempty"`
-		MaxWorkers int     `json:"max_workers,omitempty"`
-		Timeout    float64 `json:"timeout_secs,omitempty"`
-		ReadDown   bool    `json:"read_down,omitempty"`
-		Placement
-	} `json:"sublead,omitzero"`
-	Worker struct {
-		Agent     string  `json:"agent,omitempty"`
-		Model     string  `json:"model,omitempty"`
-		BudgetUSD float64 `json:"budget_usd,omitempty"`
-		Timeout   float64 `json:"timeout_secs,omitempty"`
-		Worktree  bool    `json:"worktree,omitempty"`
-		Placement
-	} `json:"worker,omitzero"`
-}
-
-func (s Settings) settings() (work.Settings, error) {
-	for _, n := range []float64{
-		float64(s.MaxDepth), float64(s.MaxWorkersPerLayer), float64(s.MaxActors), s.BudgetUSD,
-		float64(s.Store.MaxValueBytes), float64(s.Store.MaxBytes), float64(s.Store.MaxEntries),
-		s.Sublead.BudgetUSD, float64(s.Sublead.MaxWorkers), s.Sublead.Timeout, s.Worker.BudgetUSD, s.Worker.Timeout,
-	} {
-		if n < 0 || n > 1e12 {
-			return work.Settings{}, &registry.ArgumentError{Argument: "settings", Problem: "must have no number below 0 or above 1e12"}
-		}
-	}
-	return work.Settings{
-		Depth: s.MaxDepth, LayerActors: s.MaxWorkersPerLayer, RunActors: s.MaxActors, Budget: work.USD(s.BudgetUSD),
-		Store:        kvstore.Limits{ValueBytes: s.Store.MaxValueBytes, Bytes: s.Store.MaxBytes, Entries: s.Store.MaxEntries},
-		SubleadAgent: s.Sublead.Agent, SubleadModel: s.Sublead.Model, SubleadBudget: work.USD(s.Sublead.BudgetUSD),
-		SubleadWorkers: s.Sublead.MaxWorkers, SubleadTimeout: seconds(s.Sublead.Timeout).duration(), SubleadReadDown: s.Sublead.ReadDown,
-		WorkerAgent: s.Worker.Agent, WorkerModel: s.Worker.Model, WorkerBudget: work.USD(s.Worker.BudgetUSD),
-		WorkerTimeout: seconds(s.Worker.Timeout).duration(), WorkerWorktree: s.Worker.Worktree,
-		Sublead: s.Sublead.Placement.of(), Worker: s.Worker.Placement.of(),
-	}, nil
-}
-
 type dispatchRunArgs struct {
 	runArg
-	Resume   bool     `json:"resume,omitempty" doc:"resume a run whose dispatcher is gone" default:"false"`
-	Attach   string   `json:"attach,omitempty" doc:"run_id of your own run, after the daemon has restarted; root, agents and settings then stay as they are"`
-	Root     *Order   `json:"root,omitempty" doc:"what the root is told; its name stays in a run that is resumed"`
-	Agents   []string `json:"agents,omitempty" doc:"agents that an order can name" max:"256"`
-	Settings Settings `json:"settings,omitzero" doc:"what the manifest says for all of the run"`
-	Instance string   `json:"instance,omitempty" doc:"of the launcher's process: chosen at random, and told again with attach" max:"64"`
-	Plan     string   `json:"plan,omitempty" doc:"what the launchers of other machines are given as it is" max:"262144"`
+	Resume   bool          `json:"resume,omitempty" doc:"resume a run whose dispatcher is gone" default:"false"`
+	Attach   string        `json:"attach,omitempty" doc:"run_id of your own run, after the daemon has restarted; root, agents and settings then stay as they are"`
+	Root     *work.Order   `json:"root,omitempty" doc:"what the root is told; its name stays in a run that is resumed"`
+	Agents   []string      `json:"agents,omitempty" doc:"agents that an order can name" max:"256"`
+	Settings work.Settings `json:"settings,omitzero" doc:"what the manifest says for all of the run"`
+	Instance string        `json:"instance,omitempty" doc:"of the launcher's process: chosen at random, and told again with attach" max:"64"`
+	Plan     string        `json:"plan,omitempty" doc:"what the launchers of other machines are given as it is" max:"262144"`
 }
 
 type dispatchedRun struct {
@@ -148,7 +55,7 @@ type dispatchedRun struct {
 func (r dispatchedRun) Text() string { return fmt.Sprintf("life %d of run %s", r.Life, r.RunID) }
 
 func (o *operator) dispatchRun(ctx context.Context, se *dispatch.Session, a dispatchRunArgs) (dispatchedRun, error) {
-	req := dispatch.Dispatch{Run: a.Run, Resume: a.Resume, Agents: a.Agents, Instance: a.Instance, Plan: a.Plan}
+	req := dispatch.Dispatch{Run: a.Run, Resume: a.Resume, Agents: a.Agents, Settings: a.Settings, Instance: a.Instance, Plan: a.Plan}
 	var err error
 	switch {
 	case a.Attach != "":
@@ -158,9 +65,9 @@ func (o *operator) dispatchRun(ctx context.Context, se *dispatch.Session, a disp
 	case a.Root == nil:
 		return dispatchedRun{}, &registry.ArgumentError{Argument: "root", Problem: "must be given"}
 	default:
-		req.Root = a.Root.order()
+		req.Root = *a.Root
 	}
-	if req.Settings, err = a.Settings.settings(); err != nil {
+	if err := a.Settings.Check(); err != nil {
 		return dispatchedRun{}, err
 	}
 	info, err := o.state.DispatchRun(ctx, se, req)
@@ -205,14 +112,14 @@ type launchNextArgs struct {
 
 // A Launch is the order to start the process of an actor.
 type Launch struct {
-	ActorID string `json:"actor_id"`
-	Path    string `json:"path"`
-	Name    string `json:"name"`
-	Role    string `json:"role"`
-	Life    int    `json:"life"`
-	Token   string `json:"token" jsonschema:"of the actor; a secret, shown once"`
-	Session string `json:"session" jsonschema:"handle of the session that is kept open for the process; a secret, shown once"`
-	Order   Order  `json:"order"`
+	ActorID string     `json:"actor_id"`
+	Path    string     `json:"path"`
+	Name    string     `json:"name"`
+	Role    string     `json:"role"`
+	Life    int        `json:"life"`
+	Token   string     `json:"token" jsonschema:"of the actor; a secret, shown once"`
+	Session string     `json:"session" jsonschema:"handle of the session that is kept open for the process; a secret, shown once"`
+	Order   work.Order `json:"order"`
 }
 
 // A Stop is the order to end the process of an actor.
@@ -244,7 +151,7 @@ func (o *operator) launchNext(ctx context.Context, se *dispatch.Session, a launc
 	for _, l := range next.Launch {
 		out.Launch = append(out.Launch, Launch{
 			ActorID: l.Actor.ID.String(), Path: l.Actor.Path, Name: l.Actor.Name, Role: string(l.Actor.Role), Life: l.Life,
-			Token: l.Token, Session: l.Handle, Order: orderOf(l.Order),
+			Token: l.Token, Session: l.Handle, Order: l.Order,
 		})
 	}
 	for _, s := range next.Stop {

@@ -19,13 +19,14 @@ type spawnArgs struct {
 	Directory string            `json:"directory,omitempty" doc:"relative to yours" min:"1" max:"4096"`
 	Env       map[string]string `json:"env,omitempty" doc:"more environment variables"`
 	Timeout   *seconds          `json:"timeout_secs,omitempty" doc:"then it is stopped as timed_out; default: the manifest's" min:"1" max:"2592000"`
-	Placement
+	Machine   string            `json:"machine,omitempty" doc:"run it there, where leasehold launcher has that name; *: on any; default: the manifest's, else where the run is dispatched" max:"64"`
+	Label     string            `json:"label,omitempty" doc:"or on a machine with this label" max:"64"`
 }
 
 func (a spawnArgs) spawn(role dispatch.Role) dispatch.Spawn {
 	sp := dispatch.Spawn{
 		Role: role, Name: a.Name, Prompt: a.Prompt, Agent: a.Agent, Model: a.Model, Directory: a.Directory,
-		Env: a.Env, Placement: a.Placement.of(),
+		Env: a.Env, Placement: work.Placement{Machine: a.Machine, Label: a.Label},
 	}
 	if a.Timeout != nil {
 		sp.Timeout = a.Timeout.duration()
@@ -79,11 +80,7 @@ func spawnedOf(made dispatch.Spawned, err error) (spawned, error) {
 
 func spawnSublead(ctx context.Context, se *dispatch.Session, a spawnSubleadArgs) (spawned, error) {
 	sp := a.spawn(dispatch.Sublead)
-	sp.MaxWorkers, sp.InitialRef, sp.ReadDown = a.MaxWorkers, a.InitialRef, a.ReadDown
-	if a.BudgetUSD != nil {
-		budget := work.USD(*a.BudgetUSD)
-		sp.Budget = &budget
-	}
+	sp.BudgetUSD, sp.MaxWorkers, sp.InitialRef, sp.ReadDown = a.BudgetUSD, a.MaxWorkers, a.InitialRef, a.ReadDown
 	return spawnedOf(se.Spawn(ctx, sp))
 }
 
