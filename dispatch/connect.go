@@ -105,22 +105,49 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 // open creates the record of a session and opens the session, for the actor
 // that choose finds or creates in the same transaction.
 func (s *State) open(ctx context.Context, record sessionRecord, handle string, choose func(engine.Tx) (Actor, error)) (*Session, error) {
-	// The party is registered before the record exists. A transaction that ends
-	// the actor after this point therefore finds the party, as it does when a
-	// session is resumed.
-	p, _ := s.attach(record.ID, handle)
-	var actor Actor
-	var run Run
-	var drain *work.Drain
-	err := rows.Update(ctx, s.eng, func(tx engine.Tx) (err error) {
-		if actor, err = choose(tx); err != nil {
-			return err
+	update := func(fn func(engine.Tx) error) error { return rows.Update(ctx, s.eng, fn) }
+	se, err := s.connectTo(record.ID, handle, update, func(tx engine.Tx) (sessionRecord, Actor, error) {
+		actor, err := choose(tx)
+		if err != nil {
+			return record, actor, err
 		}
-		run, _ = getRun(tx, actor.Run)
-		drain = drainOf(tx, run)
 		record.Actor, record.OpenedAt = actor.ID, tx.Wall()
 		putSession(tx, record)
 		noteSession(tx, actor, record.ID, event.SessionBegan, record.Origin.Directory)
+		return record, actor, nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case se.ctx.Err() != nil: // its actor ended since
+		return nil, context.Cause(se.ctx)
+	}
+	se.dir = record.Origin.Directory
+	return se, nil
+}
+
+// connectTo attaches a connection to the session with that id. In transact, find returns
+// the record and the actor of the session, which it may create. connectTo returns nil if
+// the session is ending.
+//
+// The party is attached before the record is read or created, and a session that ends
+// has its party marked before its record is removed. So either the ending sees that the
+// party is attached, or find finds no record.
+func (s *State) connectTo(id uuid.UUID, handle string, transact func(func(engine.Tx) error) error, find func(engine.Tx) (sessionRecord, Actor, error)) (*Session, error) {
+	p, ok := s.attach(id, handle)
+	if !ok {
+		return nil, nil
+	}
+	var record sessionRecord
+	var actor Actor
+	var run Run
+	var d work.Dispatched
+	err := transact(func(tx engine.Tx) (err error) {
+		if record, actor, err = find(tx); err != nil {
+			return err
+		}
+		run, _ = getRun(tx, actor.Run)
+		d, _ = work.RunOf(tx, run.Name)
 		return nil
 	})
 	if err != nil {
@@ -129,17 +156,13 @@ func (s *State) open(ctx context.Context, record sessionRecord, handle string, c
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.ending {
-		return nil, context.Cause(p.ctx)
+	if p.actor.ID == uuid.Nil { // otherwise an earlier connection has set it, and may be reading it
+		p.become(actor, run, record.Peer, d.Drain)
+		p.guest, p.mark = record.Guest, record.Origin.Mark
+		p.agents.recall(record.Agents)
 	}
-	p.become(actor, run, record.Peer, drain)
-	p.guest, p.mark = record.Guest, record.Origin.Mark
-	return &Session{party: p, dir: record.Origin.Directory}, nil
-}
-
-func drainOf(tx engine.Tx, run Run) *work.Drain {
-	d, _ := work.RunOf(tx, run.Name)
-	return d.Drain
+	delete(s.detached, id)
+	return &Session{party: p}, nil
 }
 
 func (s *State) newParty(id uuid.UUID, handle string) *party {
@@ -293,62 +316,33 @@ func endedWith(tx engine.Tx, id uuid.UUID, secret []byte) error {
 // resume attaches to the session that the handle belongs to. It returns nil if
 // that session has ended. If there is a token as well, it must belong to the
 // session's actor.
-//
-// The party is attached before the record is read, and a session that ends has
-// its party marked before its record is removed. So either the record still
-// exists and the ending sees that the party is attached, or this transaction
-// finds no record.
 func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session, error) {
 	id, secret, ok := openSecret(handleMark, c.Handle)
 	if !ok {
 		return nil, ErrUnauthenticated
 	}
-	p, ok := s.attach(id, c.Handle)
-	if !ok {
-		return nil, nil
-	}
-	var actor Actor
-	var run Run
-	var drain *work.Drain
-	var peer process.Peer
-	var mark string
-	var agents agentsRecord
-	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
+	view := func(fn func(engine.Tx) error) error { return rows.View(ctx, s.eng, fn) }
+	se, err := s.connectTo(id, c.Handle, view, func(tx engine.Tx) (record sessionRecord, actor Actor, err error) {
 		record, ok := rows.Get[sessionRecord](tx, sessionKey(id))
-		if ok && !matches(record.Secret, secret) {
-			return ErrUnauthenticated
-		}
-		if !ok {
-			return cmp.Or(endedWith(tx, id, secret), ErrNotFound)
-		}
-		if c.Actor != uuid.Nil && c.Actor != record.Actor {
-			return ErrUnauthenticated
-		}
-		if c.Token != "" {
+		switch {
+		case ok && !matches(record.Secret, secret), c.Actor != uuid.Nil && ok && c.Actor != record.Actor:
+			return record, actor, ErrUnauthenticated
+		case !ok:
+			return record, actor, cmp.Or(endedWith(tx, id, secret), ErrNotFound)
+		case c.Token != "":
 			if a, err := authenticate(tx, c.Token); err != nil || a.ID != record.Actor {
-				return ErrUnauthenticated
+				return record, actor, ErrUnauthenticated
 			}
 		}
 		actor, _ = getActor(tx, record.Actor)
-		peer, mark, agents = record.Peer, record.Origin.Mark, record.Agents
-		run, _ = getRun(tx, actor.Run)
-		drain = drainOf(tx, run)
-		return mayBe(tx, k, actor)
+		return record, actor, mayBe(tx, k, actor)
 	})
-	if err != nil {
-		s.detachFailed(p)
-		if errors.Is(err, ErrNotFound) {
-			return nil, nil
-		}
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, nil
+	case se == nil || err != nil:
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.actor.ID == uuid.Nil { // otherwise an earlier connection has set it, and may be reading it
-		p.become(actor, run, peer, drain)
-		p.mark = mark
-		p.agents.recall(agents)
-	}
-	delete(s.detached, id)
-	return &Session{party: p, resumed: true, dir: c.Origin.Directory}, nil
+	se.resumed, se.dir = true, c.Origin.Directory
+	return se, nil
 }

@@ -202,23 +202,17 @@ func (s *State) holdGuestLocked(key guest, se *Session) {
 
 // recoverGuest reopens the session of a guest whose process still lives.
 func (s *State) recoverGuest(ctx context.Context, record sessionRecord) error {
-	p, _ := s.attach(record.ID, "")
-	var actor Actor
-	var run Run
-	err := s.eng.View(ctx, func(tx engine.Tx) error {
-		actor, _ = getActor(tx, record.Actor)
-		run, _ = getRun(tx, actor.Run)
-		return nil
+	view := func(fn func(engine.Tx) error) error { return rows.View(ctx, s.eng, fn) }
+	se, err := s.connectTo(record.ID, "", view, func(tx engine.Tx) (sessionRecord, Actor, error) {
+		actor, _ := getActor(tx, record.Actor)
+		return record, actor, nil
 	})
 	if err != nil {
 		return err
 	}
-	p.become(actor, run, record.Peer, nil)
-	p.agents.recall(record.Agents)
-	p.guest = true
 	s.guests.mu.Lock()
 	defer s.guests.mu.Unlock()
-	s.holdGuestLocked(guest{record.Peer, run.Name}, &Session{party: p})
+	s.holdGuestLocked(guest{record.Peer, se.run.Name}, se)
 	return nil
 }
 
