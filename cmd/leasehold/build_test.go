@@ -2,13 +2,10 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"sync"
 	"testing"
 )
@@ -92,13 +89,5 @@ type tests struct{ *testing.M }
 
 func (m tests) Run() int {
 	defer func() { os.RemoveAll(builds.dir) }()
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given { // the tests wait more than they work
-		if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
-			panic(err) // the flag is missing
-		}
-	}
 	return m.M.Run()
 }

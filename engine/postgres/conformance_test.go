@@ -26,9 +26,11 @@ var partitions atomic.Int64
 // TestOnPostgreSQL runs the suite, once with what was written in the log and once
 // with every round of it folded into the records at once.
 func TestOnPostgreSQL(t *testing.T) {
-	dsn := postgrestest.Database(t)
+	t.Parallel()
 	for name, size := range map[string]int{"in the log": 0, "in the records": 1} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := postgrestest.Database(t)
 			enginetest.Run(t, enginetest.Harness{
 				New: func(t *testing.T) enginetest.State {
 					partition := partitions.Add(1)

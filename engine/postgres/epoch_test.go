@@ -92,6 +92,7 @@ func (w *tokenWorld) restore() {
 // A copy is restored, used, and restored again, late or soon after. It knows
 // nothing of the tokens of the first time.
 func TestTokensRiseThoughOneCopyIsRestoredTwice(t *testing.T) {
+	t.Parallel()
 	w := newTokenWorld(t)
 	w.serve(1)
 	w.dump()
@@ -109,6 +110,7 @@ func TestTokensRiseThoughOneCopyIsRestoredTwice(t *testing.T) {
 // A server that runs while its database is restored knows which epochs it has seen. Later
 // servers, which do not, go on from there.
 func TestTokensRiseThoughADatabaseGoesBackUnderItsServers(t *testing.T) {
+	t.Parallel()
 	w := newTokenWorld(t)
 	w.serve(1)
 	w.dump()
@@ -127,6 +129,7 @@ func TestTokensRiseThoughADatabaseGoesBackUnderItsServers(t *testing.T) {
 // A state of a directory may have issued far more tokens than its partition has
 // epochs for. If the database then goes back in time, its tokens do not.
 func TestTokensThatAreAheadOfTheEpochsRise(t *testing.T) {
+	t.Parallel()
 	w := newTokenWorld(t)
 	w.serve(1 << 45) // as it was copied
 	w.dump()

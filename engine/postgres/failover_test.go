@@ -104,6 +104,7 @@ func failoverOptions(g *postgrestest.Group, singleNode bool) postgres.Options {
 // TestFailOverLosesNothing where a standby has what was acknowledged: the engine goes on
 // with the new primary, and so does one that opens the state later.
 func TestFailOverLosesNothing(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("this starts three databases")
 	}
@@ -147,6 +148,7 @@ func TestFailOverLosesNothing(t *testing.T) {
 // TestAnAsynchronousFailOverIsNoticed: the engine whose commits were lost fails instead
 // of going on, the next one begins with what is there, and tokens rise all the same.
 func TestAnAsynchronousFailOverIsNoticed(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("this starts three databases")
 	}

@@ -25,6 +25,7 @@ import (
 // when there is. If there is none for too long, the engine ends; what was acknowledged
 // is there when it opens again.
 func TestADatabaseWithoutSpace(t *testing.T) {
+	t.Parallel()
 	disk := t.TempDir()
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=48m"); err != nil {
 		t.Skipf("a small file system cannot be mounted here: %v", err)

@@ -10,6 +10,7 @@ import (
 
 // A database may have several states, each in a schema of its own. They do not mix.
 func TestStatesInSchemasOfOneDatabase(t *testing.T) {
+	t.Parallel()
 	dsn := postgrestest.Database(t)
 	var led []*postgres.Engine
 	in := func(schema string) postgres.Options {

@@ -86,6 +86,7 @@ func query[T any](t *testing.T, dsn, sql string, args ...any) (value T) {
 // TestWhoeverOpensAPartitionLeadsIt has a second process take over: the first can
 // commit nothing more, and its engine says why.
 func TestWhoeverOpensAPartitionLeadsIt(t *testing.T) {
+	t.Parallel()
 	dsn := postgrestest.Database(t)
 	first := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1})
 	put(t, first, "a", "~a")
@@ -113,6 +114,7 @@ func TestWhoeverOpensAPartitionLeadsIt(t *testing.T) {
 // its connections, while many commit. What was answered is there, and each commit had
 // its effect once.
 func TestADatabaseThatComesBackHasLostNothing(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	for name, harm := range map[string]func(){
 		"killed": func() { server.Kill(); server.Restart(t) },
@@ -180,6 +182,7 @@ func TestADatabaseThatComesBackHasLostNothing(t *testing.T) {
 
 // TestADatabaseThatDoesNotComeBackEndsTheEngine waits no longer than it was told to.
 func TestADatabaseThatDoesNotComeBackEndsTheEngine(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	e := mustOpen(t, postgres.Options{DSN: server.DSN()})
 	put(t, e, "a")
@@ -200,6 +203,7 @@ func TestADatabaseThatDoesNotComeBackEndsTheEngine(t *testing.T) {
 
 // TestFoldsHoldUpNoCommit keeps a fold waiting for a lock on the records.
 func TestFoldsHoldUpNoCommit(t *testing.T) {
+	t.Parallel()
 	dsn := postgrestest.Database(t)
 	e := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1, FoldSize: 1})
 	conn, err := pgx.Connect(t.Context(), dsn)
@@ -237,6 +241,7 @@ func TestFoldsHoldUpNoCommit(t *testing.T) {
 // TestWhatComesAndGoesNeverReachesTheRecords lets rows live between two folds. One of
 // them may be there at the instant at which a fold begins.
 func TestWhatComesAndGoesNeverReachesTheRecords(t *testing.T) {
+	t.Parallel()
 	dsn := postgrestest.Database(t)
 	e := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1, FoldSize: 20_000})
 	for i := 0; query[int](t, dsn, "SELECT count(*) FROM leasehold_record") == 0; i++ {
@@ -254,6 +259,7 @@ func TestWhatComesAndGoesNeverReachesTheRecords(t *testing.T) {
 
 // TestADamagedLogIsRefused and so is a schema that a newer program made.
 func TestADamagedLogIsRefused(t *testing.T) {
+	t.Parallel()
 	dsn := postgrestest.Database(t)
 	for name, c := range map[string]struct{ sql, says string }{
 		"gap":     {"DELETE FROM leasehold_log WHERE partition = $1 AND sequence = 2", "goes from 1 to 3"},
@@ -286,6 +292,7 @@ func TestADamagedLogIsRefused(t *testing.T) {
 
 // TestManyMigrateOnce opens partitions of a new database at once.
 func TestManyMigrateOnce(t *testing.T) {
+	t.Parallel()
 	dsn := postgrestest.Database(t)
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -305,6 +312,7 @@ func TestManyMigrateOnce(t *testing.T) {
 
 // TestADatabaseThatCanLoseCommitsIsRefused when it is opened, and after it was lost.
 func TestADatabaseThatCanLoseCommitsIsRefused(t *testing.T) {
+	t.Parallel()
 	dsn := postgrestest.Database(t)
 	name := query[string](t, dsn, "SELECT current_database()")
 	_, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn})
@@ -332,6 +340,7 @@ func cut(t *testing.T, dsn string) {
 // TestADatabaseThatWentBackIsNoticed by who led a partition in it, and by who opens
 // it in a new history of the database.
 func TestADatabaseThatWentBackIsNoticed(t *testing.T) {
+	t.Parallel()
 	dsn := postgrestest.Database(t)
 	e := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1})
 	put(t, e, "a")
@@ -350,6 +359,7 @@ func TestADatabaseThatWentBackIsNoticed(t *testing.T) {
 
 // A database that a later version has migrated is refused at once, and stays as it is.
 func TestALaterSchemaIsRefused(t *testing.T) {
+	t.Parallel()
 	dsn := postgrestest.Database(t)
 	o := postgres.Options{DSN: dsn, SingleNode: true, Logf: t.Errorf}
 	open := func() error {
@@ -379,6 +389,7 @@ func TestALaterSchemaIsRefused(t *testing.T) {
 // After an upgrade, a database is restored from a copy that the earlier version made. Its
 // tokens leap before a server has migrated its schema.
 func TestACopyWithAnEarlierSchemaLeaps(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("migrations/*.sql")
 	if err != nil || len(files) < 2 {
 		t.Fatalf("%d migrations: %v", len(files), err)

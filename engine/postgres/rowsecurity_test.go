@@ -12,6 +12,7 @@ import (
 // Row security, which somebody turned on for a table, does not make the records look
 // as if they were not there. It is told, and the state is there once it is off.
 func TestRowSecurityHidesNoRecords(t *testing.T) {
+	t.Parallel()
 	s := postgrestest.Start(t)
 	postgrestest.Exec(t, s.DSN(), "CREATE ROLE owner LOGIN")
 	postgrestest.Exec(t, s.DSN(), "GRANT CREATE ON SCHEMA public TO owner")

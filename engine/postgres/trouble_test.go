@@ -35,6 +35,7 @@ const terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE 
 // A database may end connections that wait. The next commit and the next read make new
 // ones. The operator is told of the trouble, and of its end.
 func TestConnectionsThatTheDatabaseEndsAreMadeAgain(t *testing.T) {
+	t.Parallel()
 	dsn := postgrestest.Database(t)
 	_, through := between(t, dsn) // else a write to the socket fails before what the database said is read
 	var mu sync.Mutex
@@ -76,6 +77,7 @@ func TestConnectionsThatTheDatabaseEndsAreMadeAgain(t *testing.T) {
 
 // A commit that an operator cancels is sent again.
 func TestACommitThatIsCanceledIsSentAgain(t *testing.T) {
+	t.Parallel()
 	dsn := postgrestest.Database(t)
 	e := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1, Patience: time.Hour})
 	put(t, e, "a")
@@ -785,6 +787,7 @@ CREATE TRIGGER refuse BEFORE INSERT ON leasehold_record FOR EACH STATEMENT EXECU
 
 // A pooler must keep the sessions of its clients apart. One that does not is refused.
 func TestAPoolerThatSharesSessionsIsRefused(t *testing.T) {
+	t.Parallel()
 	s := postgrestest.Start(t)
 	for mode, want := range map[string]error{"session": nil, "transaction": postgres.ErrPooled} {
 		c, err := postgres.OpenCluster(t.Context(), postgres.Options{DSN: s.Pooler(t, mode), SingleNode: true}, 0)
@@ -804,6 +807,7 @@ func TestAPoolerThatSharesSessionsIsRefused(t *testing.T) {
 // not that a prepared statement is there already. So it does for a pooler that has not
 // got the database.
 func TestReasonsBehindAPooler(t *testing.T) {
+	t.Parallel()
 	s := postgrestest.Start(t)
 	dsn := s.Pooler(t, "transaction")
 	var err error

@@ -18,6 +18,7 @@ import (
 // by another process, and the database refuses what another writes: the engines of both
 // fail, and the other two commit. Then these two share a commit.
 func TestPartitionsOfAProcessShareCommits(t *testing.T) {
+	t.Parallel()
 	dsn := postgrestest.Database(t)
 	conns, err := postgres.Connect(t.Context(), postgres.Options{DSN: dsn, SingleNode: true, Logf: t.Logf})
 	if err != nil {
@@ -80,6 +81,7 @@ WHERE partition IN (3, 4) AND sequence = (SELECT max(sequence) FROM leasehold_lo
 // patience. Commits that arrive while those of another partition are tried again fail
 // with them, and none waits as long once more.
 func TestPartitionsWaitTogetherForTheDatabase(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	var conns *postgres.Connections
 	var led []*postgres.Engine

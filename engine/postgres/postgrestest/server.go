@@ -6,6 +6,7 @@ package postgrestest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -87,8 +88,18 @@ var shared struct {
 	server *Server
 }
 
-// Main runs the tests of a package, and then stops the server that they shared.
+// Main runs the tests of a package, and then stops the server that they shared. Such
+// tests wait more than they work, so more run in parallel than there are processors,
+// unless -parallel says how many.
 func Main(m interface{ Run() int }) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err) // the flag is missing
+		}
+	}
 	code := m.Run()
 	shared.Lock()
 	defer shared.Unlock()
