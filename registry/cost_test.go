@@ -50,6 +50,9 @@ func TestAWaitForADirectoryLooksAtABoundedNumberOfLeases(t *testing.T) {
 // Many who wait to share a key get it at once, and none of them looks at those
 // who got it before. No more get it than may share it.
 func TestManyWhoWaitToShareAKeyAreServedTogether(t *testing.T) {
+	if testing.Short() {
+		t.Skip("has 900 waiters three times, to count rows")
+	}
 	most := func(held, waiting int) (n int) {
 		inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 			count := &countedReads{Engine: h.eng}

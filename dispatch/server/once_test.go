@@ -350,6 +350,9 @@ func TestAWriteThatIsSentAgainUndoesNothingOfOthers(t *testing.T) {
 // A call that writes and is sent again gets the answer that was lost, if nothing has
 // happened since then: of a release, that it has released the lease.
 func TestAWriteThatIsSentAgainGetsTheSameAnswer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes the calls of TestAWriteThatIsSentAgainUndoesNothingOfOthers once more")
+	}
 	for n, c := range writes() {
 		t.Run(fmt.Sprint(n, " ", c.tool), func(t *testing.T) {
 			for name, way := range map[string]func(w *onceWorld, c write, a args) (send func() (ok bool, text string)){
