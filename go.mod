@@ -2,6 +2,13 @@ module github.com/leasehold/leasehold
 
 go 1.26.0
 
+// What is built here. A pattern such as ./... does not look there, while npm may be at work.
+ignore (
+	./dist
+	./dist.npm
+	./dist.release
+)
+
 require (
 	charm.land/bubbletea/v2 v2.0.10
 	github.com/KimMachineGun/automemlimit v1.0.1

@@ -185,7 +185,7 @@ func importsOfAll(t *testing.T) map[string][]string {
 		}
 		rel = filepath.ToSlash(rel)
 		if d.IsDir() {
-			if skipped := path.Base(rel); rel != "." && rel != ".ci" && (strings.HasPrefix(skipped, ".") || skipped == "testdata" || skipped == "node_modules" || rel == "dist") {
+			if skipped := path.Base(rel); rel != "." && rel != ".ci" && (strings.HasPrefix(skipped, ".") || skipped == "testdata" || skipped == "node_modules" || rel == "dist" || strings.HasPrefix(rel, "dist.")) {
 				return fs.SkipDir
 			}
 			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && rel != "." {
