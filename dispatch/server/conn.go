@@ -109,7 +109,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 			}
 		})
 	}
-	c.requests.conn = number
+	c.requests.conn, c.requests.share = number, c.share
 	c.out.turn = make(chan struct{}, 1)
 	c.serve(ctx)
 	if _, doors := nc.(*passed); !doors && (v.home.ctx.Err() != nil || v.home.failed() != nil) {
@@ -324,7 +324,7 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 	if !waits && !c.enter(ctx) {
 		return true
 	}
-	r, err := c.begin(ctx, &env, waits, len(line))
+	r, err := c.requests.begin(ctx, &env, waits, len(line), c.nameOn(c.requests.conn, c.se, &env, waits))
 	if err != nil {
 		if !waits {
 			<-c.room
@@ -334,7 +334,6 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 	}
 	work := func() {
 		defer c.leave(r)
-		defer c.share.done(len(line), waits)
 		defer c.requests.free(r)
 		if r.name.Lasting() {
 			defer c.server.marked.enter(&c.requests, r)()
@@ -418,18 +417,6 @@ func (c *conn) leave(r *request) {
 	if !r.waits {
 		<-c.room
 	}
-}
-
-// begin reserves the capacity that a request needs.
-func (c *conn) begin(ctx context.Context, env *wire.Message, waits bool, size int) (*request, error) {
-	if err := c.share.begin(size, waits); err != nil {
-		return nil, err
-	}
-	r, err := c.requests.begin(ctx, env, waits, size, c.nameOn(c.requests.conn, c.se, env, waits))
-	if err != nil {
-		c.share.done(size, waits)
-	}
-	return r, err
 }
 
 // patience is the longest time that nobody reads. Calls that wait for no more

@@ -270,17 +270,18 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		return
 	}
 	name, again := f.name(hs.nameOf(hs.se, &env), hs.se, &env)
-	c, err := hs.begin(&env, len(body), name, again)
+	waits := hs.waits(&env)
+	c, err := hs.requests.begin(hs.ctx, &env, waits, len(body), name)
 	if d, ok := errors.AsType[duplicateError](err); ok && hs.requests.awaitBroken(r.Context(), d.earlier) {
-		c, err = hs.begin(&env, len(body), name, again)
+		c, err = hs.requests.begin(hs.ctx, &env, waits, len(body), name)
 	}
 	if err != nil {
 		_ = f.write(w, f.refuse(&env, err), s.opts.WriteTimeout)
 		hs.presence.answered()
 		return
 	}
-	defer hs.share.done(len(body), c.waits)
 	defer hs.requests.free(c)
+	c.open = !again
 	if again {
 		hs.presence.forgive(c.key)
 	}
@@ -352,21 +353,6 @@ func (hs *httpSession) void(r *http.Request) error {
 		return nil
 	}
 	return err
-}
-
-// begin reserves the capacity that a request needs.
-func (hs *httpSession) begin(env *wire.Message, size int, name call.Call, again bool) (*request, error) {
-	waits := hs.waits(env)
-	if err := hs.share.begin(size, waits); err != nil {
-		return nil, err
-	}
-	c, err := hs.requests.begin(hs.ctx, env, waits, size, name)
-	if err != nil {
-		hs.share.done(size, waits)
-		return nil, err
-	}
-	c.open = !again
-	return c, nil
 }
 
 // undoIf undoes a call if its answer turns out to be lost.

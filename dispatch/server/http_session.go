@@ -73,6 +73,7 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 		return nil, err
 	}
 	hs := &httpSession{endpoint: e, service: homeOf(r).serviceFor(se), home: homeOf(r), se: se, share: sh, client: newClient()}
+	hs.requests.share = sh
 	hs.client.subscriptions.lasting = true
 	if se.Resumed() {
 		if err := hs.client.subscriptions.restore(context.WithoutCancel(r.Context()), se); err != nil {

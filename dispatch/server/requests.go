@@ -37,7 +37,7 @@ type duplicateError struct{ earlier *request }
 func (duplicateError) Error() string { return "a request with this id is not answered yet" }
 
 // requests are a client's requests that are not answered yet, and the calls
-// that were answered last. The zero value is ready for use.
+// that were answered last. With its share, the zero value is ready for use.
 //
 // # One effect
 //
@@ -59,7 +59,8 @@ func (duplicateError) Error() string { return "a request with this id is not ans
 // the end of its connection delivers nothing, because the answer may be lost
 // behind it, in another server or in a proxy.
 type requests struct {
-	conn uint64 // the number of the connection, which grows; 0 over HTTP
+	conn  uint64 // the number of the connection, which grows; 0 over HTTP
+	share *share // of the actor, in which they count too
 
 	mu       sync.Mutex
 	running  map[string]*request
@@ -126,9 +127,18 @@ func (r *request) sentSince() bool {
 	return cause == errCancelled || cause == errSentAgain
 }
 
-// begin takes a slot for a request. Its context is derived from ctx.
-func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes int, name call.Call) (*request, error) {
-	r := &request{key: m.Key, waits: waits, bytes: bytes, name: name}
+// begin takes a slot for a request, of the client and of its actor, until
+// [requests.free]. Its context is derived from ctx.
+func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes int, name call.Call) (r *request, err error) {
+	if err := t.share.begin(bytes, waits); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			t.share.done(bytes, waits)
+		}
+	}()
+	r = &request{key: m.Key, waits: waits, bytes: bytes, name: name}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	taken := t.slots(r)
@@ -318,13 +328,14 @@ func (t *requests) takeLocked(r *request) {
 	}
 }
 
-// free releases the slot of a settled request after its answer was written, so
+// free releases the slots of a settled request after its answer was written, so
 // that a client that does not read cannot send more and more requests.
 func (t *requests) free(r *request) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	*t.slots(r)--
 	t.bytes -= r.bytes
+	t.mu.Unlock()
+	t.share.done(r.bytes, r.waits)
 }
 
 // cancel ends a request that its client has cancelled, and that then gets no

@@ -16,7 +16,7 @@ import (
 // which its answer becomes ready. Either way somebody undoes the call, and only once.
 func TestGivenUpCallIsUndoneOnce(t *testing.T) {
 	for name, settled := range map[string]bool{"while it runs": false, "with its answer ready": true} {
-		var rs requests
+		rs := requests{share: &share{of: &shares{}}}
 		r, err := rs.begin(t.Context(), &wire.Message{Key: "1"}, false, 1, call.Call{Name: "1"})
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func beginMarked(t *testing.T, in *requests) *request {
 func TestACopyIsNotToldWhatIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, before := range map[string]bool{"before the loss is seen": true, "after it": false} {
-			var rs requests
+			rs := requests{share: &share{of: &shares{}}}
 			var k marked
 			begin := func() *request { return beginMarked(t, &rs) }
 			first := begin()
@@ -105,7 +105,7 @@ func TestACopyIsNotToldWhatIsTakenBack(t *testing.T) {
 // again before that is seen. Then it was there after that request, but not after the last
 // one.
 func TestOnlyTheLastRequestOfACallShowsThatItsClientIsGone(t *testing.T) {
-	var rs requests
+	rs := requests{share: &share{of: &shares{}}}
 	begin := func() *request { return beginMarked(t, &rs) }
 	first := begin()
 	rs.settle(first)
@@ -129,7 +129,7 @@ func TestCopiesOfACallRunOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var k marked
 		begin := func(ctx context.Context) (*requests, *request) {
-			rs := new(requests)
+			rs := &requests{share: &share{of: &shares{}}}
 			r, err := rs.begin(ctx, &wire.Message{Key: "1"}, false, 1, call.Call{Name: "m"})
 			if err != nil {
 				t.Fatal(err)
@@ -200,5 +200,28 @@ func TestTheResetOfAServerIsNoneOfAClient(t *testing.T) {
 	web.taken, web.unread = func() {}, func() { t.Error("its answer counts as unread") }
 	if _, err := web.Read(make([]byte, 1)); !errors.Is(err, errDoorLost) || !web.doorLost() {
 		t.Errorf("the way ends with %v, lost: %t", err, web.doorLost())
+	}
+}
+
+// A request that is refused counts for nobody, and one that is served counts for its
+// actor until it is freed.
+func TestRequestCountsForItsActorUntilFreed(t *testing.T) {
+	var all shares
+	rs := requests{share: &share{of: &all}}
+	m := &wire.Message{Key: "1"}
+	r, err := rs.begin(t.Context(), m, true, 10, call.Call{Name: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rs.begin(t.Context(), m, true, 10, call.Call{Name: "2"}); err == nil {
+		t.Error("its id is taken twice")
+	}
+	if rs.share.waits != 1 || all.waits != 1 || all.arrived.Load() != 10 {
+		t.Errorf("%d and %d wait, with %d bytes", rs.share.waits, all.waits, all.arrived.Load())
+	}
+	rs.settle(r)
+	rs.free(r)
+	if rs.share.waits != 0 || all.waits != 0 || all.arrived.Load() != 0 {
+		t.Errorf("afterwards %d and %d wait, with %d bytes", rs.share.waits, all.waits, all.arrived.Load())
 	}
 }
