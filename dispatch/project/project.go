@@ -2,9 +2,10 @@
 // project work on the same files, so they join the same run.
 //
 // A project is a git repository: its main checkout and all its worktrees are
-// one project. A directory outside of any repository is its own project. The
-// file .leasehold.toml at the root of a project can name its run; see
-// [Settings].
+// one project. Outside of any repository, the nearest directory with a file
+// .leasehold.toml, at the directory or above it, is the project. Without one,
+// each directory is its own project. That file at the root of a project can
+// name its run; see [Settings].
 //
 // Keys of leases on files depend on the project, too: [Path] gives every
 // spelling of a file the same key, in whatever checkout it is.
@@ -38,7 +39,7 @@ const File = ".leasehold.toml"
 
 // A Project is the project of a directory.
 type Project struct {
-	Root string // the top of the main checkout; without git, the directory itself
+	Root string // the top of the main checkout; without git, the directory with the settings, or the directory itself
 	Top  string // of the checkout that the directory is in
 
 	Repository bool // whether it is a git repository
@@ -66,7 +67,21 @@ func Of(dir string) (Project, error) {
 	if top, gitDir, ok := checkout(dir); ok {
 		return projectAt(top, gitDir), nil
 	}
-	return Project{Root: dir, Top: dir, identity: dir}, nil
+	root := marked(dir)
+	return Project{Root: root, Top: root, identity: root}, nil
+}
+
+// marked returns the nearest directory that has a settings file, at dir or above it, and
+// dir if there is none.
+func marked(dir string) string {
+	for root := dir; ; root = filepath.Dir(root) {
+		if info, err := os.Stat(filepath.Join(root, File)); err == nil && info.Mode().IsRegular() {
+			return root
+		}
+		if root == filepath.Dir(root) {
+			return dir
+		}
+	}
 }
 
 // projectAt returns the project of a checkout.

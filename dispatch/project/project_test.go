@@ -152,6 +152,36 @@ func TestADirectoryIsAProject(t *testing.T) {
 	}
 }
 
+// Outside of a repository, agents above and below the same files are in one project if a
+// settings file says where it begins.
+func TestASettingsFileMakesDirectoriesOneProject(t *testing.T) {
+	top := t.TempDir()
+	deep, beside := mkdir(t, top, "plain", "deep", "er"), mkdir(t, top, "plain-2")
+	repository := mkdir(t, top, "plain", "repository")
+	git(t, repository, "init", "--quiet")
+	alone := runOf(t, repository)
+	write(t, filepath.Join(top, "plain", project.File), "")
+	run := runOf(t, filepath.Join(top, "plain"))
+	if got := runOf(t, deep); got != run {
+		t.Errorf("below the settings file the run is %s, beside it %s", got, run)
+	}
+	if got := runOf(t, beside); got == run {
+		t.Errorf("a directory beside the project is in its run %s", got)
+	}
+	if got := runOf(t, repository); got != alone {
+		t.Errorf("the run of a repository was %s, and is %s below a settings file", alone, got)
+	}
+	for dir, name := range map[string]string{filepath.Join(top, "plain"): "deep/er/x.ts", deep: "x.ts"} {
+		if key, err := project.Path(dir, name); key != "file:deep/er/x.ts" || err != nil {
+			t.Errorf("%s in %s: %s, %v", name, dir, key, err)
+		}
+	}
+	write(t, filepath.Join(deep, project.File), "")
+	if got := runOf(t, deep); got == run {
+		t.Error("the nearest settings file does not decide")
+	}
+}
+
 // The file of the main checkout names the run, for its worktrees too. An
 // unknown key is refused with its position.
 func TestTheFileNamesTheRun(t *testing.T) {
