@@ -72,11 +72,14 @@ func Of(dir string) (Project, error) {
 }
 
 // marked returns the nearest directory that has a settings file, at dir or above it, and
-// dir if there is none.
+// dir if there is none. A file of another user does not count: in /tmp it would decide
+// for everybody.
 func marked(dir string) string {
 	for root := dir; ; root = filepath.Dir(root) {
 		if info, err := os.Stat(filepath.Join(root, File)); err == nil && info.Mode().IsRegular() {
-			return root
+			if stat, ok := info.Sys().(*syscall.Stat_t); ok && (stat.Uid == 0 || int(stat.Uid) == os.Getuid()) {
+				return root
+			}
 		}
 		if root == filepath.Dir(root) {
 			return dir

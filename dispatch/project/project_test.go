@@ -176,9 +176,19 @@ func TestASettingsFileMakesDirectoriesOneProject(t *testing.T) {
 			t.Errorf("%s in %s: %s, %v", name, dir, key, err)
 		}
 	}
-	write(t, filepath.Join(deep, project.File), "")
+	nearest := filepath.Join(deep, project.File)
+	write(t, nearest, "")
 	if got := runOf(t, deep); got == run {
 		t.Error("the nearest settings file does not decide")
+	}
+	if os.Getuid() != 0 {
+		return // only root can give a file away
+	}
+	if err := os.Lchown(nearest, 65534, -1); err != nil {
+		t.Fatal(err)
+	}
+	if got := runOf(t, deep); got != run {
+		t.Error("the settings file of another user decides")
 	}
 }
 
