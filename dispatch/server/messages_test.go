@@ -183,6 +183,20 @@ func TestAHookTakesNoticesForItsClient(t *testing.T) {
 		if text, _ := client.ask("lease_list", `{}`); !strings.Contains(text, "again") {
 			t.Errorf("after a hook that died its client is told %s", text)
 		}
+
+		// A hook that connects as the actor itself reads no notices in other answers.
+		other.ask("actor_message", `{"to":"client","text":"to the model"}`)
+		for tool, args := range map[string]string{
+			"hook_present": `{}`, "hook_check": `{"run":"r"}`,
+			"hook_write": `{"hold_secs":5,"name":"x","writes":[{"run":"r","home":true,"keys":["file:a"]}]}`,
+		} {
+			if text, object := client.ask(tool, args); strings.Contains(text+object, "to the model") {
+				t.Errorf("%s is told %s", tool, text)
+			}
+		}
+		if text, _ := client.ask("lease_list", `{}`); !strings.Contains(text, "to the model") {
+			t.Errorf("after hooks of its actor a client is told %s", text)
+		}
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 func Hooks(state *dispatch.State) []Tool {
 	h := &hooks{state: state}
 	const whose = " Of your own session, or as an operator of those whose client is the process pid."
-	return []Tool{
+	list := []Tool{
 		tool("hook_write", "Take the files of a write",
 			"Take the leases of the files that a client is about to change, all or none. They last while the client is heard from, until its session or its sub-agent ends."+whose,
 			Effect{Idempotent: true}, h.write),
@@ -49,6 +49,10 @@ func Hooks(state *dispatch.State) []Tool {
 			"Lost leases, messages and other notices that have not been told yet. They count as told from then on. On request also what the agent holds."+whose,
 			Effect{}, h.takeNotices),
 	}
+	for i := range list {
+		list[i].unread = true // by a model; what hook_notices returns is its answer
+	}
+	return list
 }
 
 type hooks struct {

@@ -28,7 +28,10 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 	}
 	ctx = withAs(ctx, given)
 	a, err := t.call(ctx, se, given)
-	news := takeNotices(ctx, se, caller(ctx))
+	var news []Notice
+	if !t.unread {
+		news = takeNotices(ctx, se, caller(ctx))
+	}
 	if err != nil {
 		if t.Name != "task_heartbeat" { // a heartbeat writes nothing
 			_ = se.NoteRefused(ctx, t.Name, err) // the refusal is reported even if this fails

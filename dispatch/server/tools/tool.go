@@ -29,6 +29,7 @@ type Tool struct {
 	Output      *jsonschema.Schema // of an answer; a refusal has another shape
 	Waits       bool               // whether a call waits by default
 
+	unread bool // no model reads the answer, so it has no notices
 	fields []field
 	told   told // for the members of the answer
 	call   func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error)
