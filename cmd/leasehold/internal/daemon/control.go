@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/database"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
@@ -24,6 +25,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/pebble"
+	"github.com/leasehold/leasehold/engine/postgres"
 )
 
 // A status is what is known about the daemon of a command.
@@ -124,7 +126,7 @@ it with that instead.`,
 					return exit.Hint(fmt.Errorf("the daemon with pid %d did not record how it was started", st.PID),
 						"stop it with leasehold stop, and start it again")
 				}
-				if err := startable(st.Record); err != nil {
+				if err := startable(cmd.Context(), st.Record); err != nil {
 					return fmt.Errorf("the daemon runs on, because it could not start again: %w", err)
 				}
 				if err := stop(cmd.Context(), st); err != nil {
@@ -269,7 +271,7 @@ func startAgain(cmd *cobra.Command, last status) (status, error) {
 // startable returns why this version could not start a daemon as it was started: it cannot
 // read the state, it does not have one of the options, or a certificate has been replaced
 // and its key has not.
-func startable(r *place.Record) error {
+func startable(ctx context.Context, r *place.Record) error {
 	if r.Format > dispatch.Format || r.Files > pebble.Format {
 		return explain(engine.ErrNewer)
 	}
@@ -283,6 +285,23 @@ func startable(r *place.Record) error {
 			path = filepath.Join(r.Dir, path)
 		}
 		return path
+	}
+	if r.Database {
+		db := database.Database{Name: serve.Flag("postgres").Value.String(), File: file("postgres-file")}
+		if err := db.Check(false); err != nil {
+			return err
+		}
+		if !db.Given() {
+			return exit.Hint(errors.New("its database was named by LEASEHOLD_POSTGRES, which is not set here"), "set it to the same DSN, and restart again")
+		}
+		o, err := db.Options()
+		if err != nil {
+			return err
+		}
+		// A database that does not answer says nothing of its schema.
+		if report, err := postgres.Inspect(ctx, o); err == nil && report.Schema > report.Known {
+			return explain(engine.ErrNewer)
+		}
 	}
 	if _, err := (certificate{file("tls-cert"), file("tls-key")}).load(); err != nil {
 		return err
