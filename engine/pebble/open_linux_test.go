@@ -34,6 +34,7 @@ func (b *breakingWith) MaybeError(op errorfs.Op) error {
 // was killed, on a disk that fails at each operation in turn. Once the disk works
 // again nothing is missing, and it is noted that this is a copy.
 func TestAStartThatFailsAnywhereEndsWithTheCause(t *testing.T) {
+	t.Parallel()
 	original := t.TempDir()
 	e := mustOpen(t, pebble.Options{Dir: original})
 	mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: engine.Mark + "token", Value: "1"}) })
@@ -49,34 +50,37 @@ func TestAStartThatFailsAnywhereEndsWithTheCause(t *testing.T) {
 	mustClose(t, e)
 	for _, disk := range []*breakingWith{{cause: syscall.EIO}, {cause: syscall.ENOSPC}} {
 		disk.pattern, disk.once = "*", disk.cause == syscall.EIO
-		for disk.n = 1; ; {
-			t.Run(fmt.Sprintf("%v/%d", disk.cause, disk.n), func(t *testing.T) {
-				dir := filepath.Join(t.TempDir(), "state")
-				if err := os.CopyFS(dir, os.DirFS(killed)); err != nil {
-					t.Fatal(err)
-				}
-				openBroken(t, dir, disk)
-				e := mustOpen(t, pebble.Options{Dir: dir})
-				defer mustClose(t, e)
-				mustUpdate(t, e, func(tx engine.Tx) {
-					for _, key := range []string{engine.Mark + "token", "~cold", "local", engine.CopyKey} {
-						if _, ok := tx.Get(key); !ok {
-							t.Errorf("%q is missing", key)
-						}
+		t.Run(disk.cause.Error(), func(t *testing.T) {
+			t.Parallel() // they wait for the real disk
+			for disk.n = 1; ; {
+				t.Run(fmt.Sprint(disk.n), func(t *testing.T) {
+					dir := filepath.Join(t.TempDir(), "state")
+					if err := os.CopyFS(dir, os.DirFS(killed)); err != nil {
+						t.Fatal(err)
 					}
+					openBroken(t, dir, disk)
+					e := mustOpen(t, pebble.Options{Dir: dir})
+					defer mustClose(t, e)
+					mustUpdate(t, e, func(tx engine.Tx) {
+						for _, key := range []string{engine.Mark + "token", "~cold", "local", engine.CopyKey} {
+							if _, ok := tx.Get(key); !ok {
+								t.Errorf("%q is missing", key)
+							}
+						}
+					})
 				})
-			})
-			if !disk.broken.Swap(false) {
-				t.Logf("%v: all before operation %d", disk.cause, disk.n)
-				break
+				if !disk.broken.Swap(false) {
+					t.Logf("all before operation %d", disk.n)
+					break
+				}
+				disk.count.Store(0)
+				if disk.once && !raceEnabled {
+					disk.n++
+				} else {
+					disk.n = nextToBreak(disk.n)
+				}
 			}
-			disk.count.Store(0)
-			if disk.once && !raceEnabled {
-				disk.n++
-			} else {
-				disk.n = nextToBreak(disk.n)
-			}
-		}
+		})
 	}
 }
 
