@@ -68,7 +68,8 @@ var outside = []struct {
 	prefix string
 	by     []string
 }{
-	{"github.com/mark3labs/mcp-go", []string{"dispatch/server", "dispatch/server/tools", "dispatch/client", command + "call", command + "connection", "spotlights"}},
+	{"github.com/mark3labs/mcp-go/mcp", []string{"dispatch/server", "dispatch/server/tools", "dispatch/client", command + "call"}},
+	{"github.com/mark3labs/mcp-go", nil}, // its other packages compile JSON schemas when a process starts, every hook too
 	{"charm.land/bubbletea", []string{command + "view"}},
 	{"github.com/cockroachdb/pebble", []string{"engine/pebble"}},
 	{"github.com/prometheus", []string{"dispatch/metrics"}},

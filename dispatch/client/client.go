@@ -4,18 +4,13 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"slices"
 	"strings"
 
-	mcpclient "github.com/mark3labs/mcp-go/client"
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/leasehold/leasehold/dispatch/server"
@@ -27,7 +22,7 @@ import (
 // A Client is one session with a daemon.
 type Client struct {
 	server.Welcome
-	mcp *mcpclient.Client
+	rpc *rpc
 }
 
 // Connect opens a session over nc, which the Client owns from then on, and
@@ -52,34 +47,20 @@ func connect(ctx context.Context, nc net.Conn, hello server.Hello, info mcp.Impl
 	if err != nil {
 		return nil, err
 	}
-	m := mcpclient.NewClient(transport.NewIO(untilEnd{br}, nc, io.NopCloser(bytes.NewReader(nil))))
-	if err := m.Start(ctx); err != nil {
-		return nil, err
+	c := &Client{Welcome: welcome, rpc: newRPC(nc, br)}
+	handshake := mcp.InitializeParams{ProtocolVersion: mcp.LATEST_LEGACY_PROTOCOL_VERSION, ClientInfo: info}
+	if _, err = c.rpc.call(ctx, wire.Initialize, handshake); err == nil {
+		err = c.rpc.notify(wire.Initialized, nil)
 	}
-	handshake := mcp.InitializeRequest{}
-	handshake.Params.ProtocolVersion = mcp.LATEST_LEGACY_PROTOCOL_VERSION
-	handshake.Params.ClientInfo = info
-	if _, err := m.Initialize(ctx, handshake); err != nil {
-		return nil, errors.Join(err, m.Close())
-	}
-	return &Client{Welcome: welcome, mcp: m}, nil
-}
-
-// untilEnd reports every read error as io.EOF. The caller learns of the error
-// from the calls that fail, and mcp-go would log it.
-type untilEnd struct{ io.Reader }
-
-func (r untilEnd) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
 	if err != nil {
-		err = io.EOF
+		return nil, errors.Join(err, c.Close())
 	}
-	return n, err
+	return c, nil
 }
 
 // Close closes the connection. The session ends if no other connection uses it.
 func (c *Client) Close() error {
-	err := c.mcp.Close() // closes nc
+	err := c.rpc.close()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
@@ -125,8 +106,11 @@ func (c *Client) call(ctx context.Context, tool string, args any, meta map[strin
 	if parent, state := traceparent.Split(traceparent.Of(ctx)); parent != "" {
 		meta[traceparent.Header], meta[traceparent.StateHeader] = parent, state
 	}
-	request := mcp.CallToolRequest{}
-	request.Params.Name = tool
+	params := struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments,omitempty"`
+		Meta      map[string]any  `json:"_meta,omitempty"`
+	}{Name: tool, Meta: meta}
 	if args != nil {
 		text, err := wire.Marshal(args)
 		if wrong, ok := errors.AsType[*registry.ArgumentError](err); ok {
@@ -136,25 +120,29 @@ func (c *Client) call(ctx context.Context, tool string, args any, meta map[strin
 		if err != nil {
 			return Answer{}, fmt.Errorf("the arguments of %s have no JSON: %w", tool, err)
 		}
-		request.Params.Arguments = text
+		params.Arguments = text
 	}
-	if len(meta) > 0 {
-		request.Params.Meta = &mcp.Meta{AdditionalFields: meta}
-	}
-	result, err := c.mcp.CallTool(ctx, request)
+	line, err := c.rpc.call(ctx, wire.ToolsCall, params)
 	if refusal := refusalOf(tool, err); refusal != nil {
 		return refusal.Answer, refusal
 	}
 	if err != nil {
 		return Answer{}, err
 	}
-	var a Answer
-	for _, content := range result.Content {
-		if text, ok := content.(mcp.TextContent); ok {
-			a.Text += text.Text
-		}
+	var result struct {
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
+		Object  json.RawMessage `json:"structuredContent"` // unparsed, so that numbers keep their digits
+		IsError bool            `json:"isError"`
 	}
-	a.Object = result.RawStructuredContent // unparsed, so that numbers keep their digits
+	if err := json.Unmarshal(line, &result); err != nil {
+		return Answer{}, fmt.Errorf("the answer to %s cannot be read: %w", tool, err)
+	}
+	a := Answer{Object: result.Object}
+	for _, content := range result.Content {
+		a.Text += content.Text
+	}
 	if !result.IsError {
 		return a, nil
 	}
@@ -170,8 +158,7 @@ func (c *Client) call(ctx context.Context, tool string, args any, meta map[strin
 // cannot read the message, as a daemon of another version may. If no answer came,
 // refusalOf returns nil, and the call may be made again on another connection.
 func refusalOf(tool string, err error) *Refusal {
-	final := []error{mcp.ErrParseError, mcp.ErrInvalidRequest, mcp.ErrMethodNotFound, mcp.ErrInvalidParams, mcp.ErrInternalError}
-	if !slices.ContainsFunc(final, func(e error) bool { return errors.Is(err, e) }) {
+	if _, answered := errors.AsType[*rpcError](err); !answered {
 		return nil
 	}
 	if strings.HasSuffix(err.Error(), "tool not found") {
@@ -194,9 +181,11 @@ func invalid(argument string, err error) *Refusal {
 
 // Tools lists the tools that the session may call.
 func (c *Client) Tools(ctx context.Context) ([]mcp.Tool, error) {
-	result, err := c.mcp.ListTools(ctx, mcp.ListToolsRequest{})
+	line, err := c.rpc.call(ctx, wire.ListTools, nil)
 	if err != nil {
 		return nil, err
 	}
-	return result.Tools, nil
+	var result mcp.ListToolsResult
+	err = json.Unmarshal(line, &result)
+	return result.Tools, err
 }

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	mcpserver "github.com/mark3labs/mcp-go/server"
-
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
@@ -109,6 +107,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 			}
 		})
 	}
+	c.client.groups = v.groups
 	c.requests.conn, c.requests.share = number, c.share
 	c.out.turn = make(chan struct{}, 1)
 	c.serve(ctx)
@@ -123,14 +122,8 @@ func (c *conn) serve(ctx context.Context) {
 	base, cut := context.WithCancelCause(context.Background())
 	defer cut(nil)
 	c.out.nc, c.out.timeout, c.out.cut, c.out.shares = c.nc, c.server.opts.WriteTimeout, cut, &c.server.shares
-	base = mcpserver.WithSupportedProtocolVersions(base, legacyVersions)
-	base = c.mcp.WithContext(base, c.client)
-	base = context.WithValue(base, groupsKey{}, c.groups)
+	base = withClient(base, c.client)
 
-	if err := c.mcp.RegisterSession(base, c.client); err != nil {
-		panic("server: a random id met itself: " + err.Error())
-	}
-	defer c.mcp.UnregisterSession(base, c.client.id)
 	stop := context.AfterFunc(c.se.Context(), func() { c.nc.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 
@@ -301,7 +294,7 @@ func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
 		c.out.write(fault)
 	case env.Method == wire.Initialize:
 		// The client's next messages may depend on this one.
-		c.out.write(encodeReply(env.ID, c.mcp.HandleMessage(ctx, line)))
+		c.out.write(c.protocol(ctx, c.se, &env, line))
 	case env.Request():
 		return c.start(ctx, env, line)
 	case env.Method == wire.Goodbye:
@@ -312,10 +305,9 @@ func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
 		} else {
 			c.server.retell(c.se)
 		}
-	case env.Notification():
-		c.mcp.HandleMessage(ctx, line)
 	}
-	// Anything else is an answer, and the server asks clients nothing.
+	// Other notifications change nothing. The rest are answers, and the server asks
+	// clients nothing.
 	return true
 }
 

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
-	"github.com/google/uuid"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/leasehold/leasehold/dispatch/server/tools"
@@ -12,11 +14,13 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// A client is an MCP client for mcp-go. Its id is random and has no other use:
-// everything belongs to the dispatch session. It does not keep what initialize
-// says of the client and the protocol's version, because nobody asks for it.
+// A client is the MCP client of a connection, or of a session over HTTP. Its leases and
+// tasks belong to the dispatch session. What initialize says of the client and the
+// protocol's version is not kept, because nobody asks for it.
 type client struct {
-	id          string
+	groups []string      // of tools that it wants to see; nil: all
+	idle   time.Duration // how long its session lasts without a request; 0: as long as its connection
+
 	notices     chan mcp.JSONRPCNotification
 	updates     chan mcp.JSONRPCNotification // of resources; the sender waits
 	initialized atomic.Bool
@@ -32,34 +36,42 @@ func newClient() *client {
 		updates:       make(chan mcp.JSONRPCNotification),
 		subscriptions: subscriptions{first: make(chan struct{}, 1)},
 
-		id:      uuid.NewString(),
 		notices: make(chan mcp.JSONRPCNotification, maxNotices),
 		level:   mcp.LoggingLevelWarning,
 	}
 }
 
-func (c *client) SessionID() string                                   { return c.id }
-func (c *client) NotificationChannel() chan<- mcp.JSONRPCNotification { return c.notices }
-func (c *client) Initialize()                                         { c.initialized.Store(true) }
-func (c *client) Initialized() bool                                   { return c.initialized.Load() }
+type clientKey struct{} // the client of a request
 
-func (c *client) SetLogLevel(level mcp.LoggingLevel) {
+func withClient(ctx context.Context, c *client) context.Context {
+	return context.WithValue(ctx, clientKey{}, c)
+}
+
+func clientOf(ctx context.Context) *client { return ctx.Value(clientKey{}).(*client) }
+
+// setLevel changes which notices the client gets.
+func (c *client) setLevel(level mcp.LoggingLevel) error {
+	if !level.ShouldSendTo(mcp.LoggingLevelDebug) { // there is no such level
+		return fmt.Errorf("params.level must be debug, info, notice, warning, error, critical, alert or emergency, and not %q", level)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.level = level
+	return nil
 }
 
-func (c *client) GetLogLevel() mcp.LoggingLevel {
+// wants reports whether the client gets notices of that level.
+func (c *client) wants(level mcp.LoggingLevel) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.level
+	return c.initialized.Load() && level.ShouldSendTo(c.level)
 }
 
 // tellNotice tells the client of a lease that its session has lost, that
 // another waits for, or that is offered to it. A client that reads no notices
 // gets it in its next answer.
 func (c *client) tellNotice(l registry.Notice) {
-	if !c.Initialized() || !mcp.LoggingLevelWarning.ShouldSendTo(c.GetLogLevel()) {
+	if !c.wants(mcp.LoggingLevelWarning) {
 		return
 	}
 	notice := tools.NoticeOf(l)

@@ -65,7 +65,7 @@ func (e *endpoint) unnamed(r *http.Request, actor uuid.UUID) (*httpSession, erro
 	if err != nil {
 		return nil, err
 	}
-	hs.client.Initialize()
+	hs.client.initialized.Store(true)
 	hs.touch()
 	e.mu.Lock()
 	maps.DeleteFunc(e.shared, func(_ uuid.UUID, handle string) bool { return e.sessions[handle] == nil })
@@ -107,7 +107,7 @@ func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, actor dis
 		e.tell(w, api.Refuse(err))
 		return
 	}
-	hs.client.Initialize()
+	hs.client.initialized.Store(true)
 	hs.presence.begin()
 	info := hs.info()
 	info.Session = hs.se.Handle()

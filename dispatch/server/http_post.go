@@ -67,7 +67,7 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 	case !hs.presence.begin():
 		tryLine(w, http.StatusNotFound, wire.ErrorReply(nil, wire.InvalidRequest, errNoSession.Error(), nil), e.server.opts.WriteTimeout)
 	default:
-		hs.notified(env, body)
+		hs.notified(env)
 		w.WriteHeader(http.StatusAccepted)
 		hs.presence.answered()
 	}
@@ -172,15 +172,14 @@ func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor disp
 		return
 	}
 	hs.presence.begin()
-	reply := hs.mcp.HandleMessage(hs.ctx, body)
-	if _, failed := reply.(mcp.JSONRPCError); failed {
+	reply := hs.protocol(hs.ctx, hs.se, &env, body)
+	if !hs.client.initialized.Load() {
 		hs.end(errors.New("its client sent an initialize that was refused"))
-		tryLine(w, http.StatusBadRequest, encodeReply(env.ID, reply), e.server.opts.WriteTimeout)
+		tryLine(w, http.StatusBadRequest, reply, e.server.opts.WriteTimeout)
 		return
 	}
 	w.Header().Set(sessionHeader, hs.se.Handle())
-	reply = stateIdleLimit(reply, e.server.opts.HTTPIdle)
-	if writeLine(w, http.StatusOK, encodeReply(env.ID, reply), e.server.opts.WriteTimeout) != nil {
+	if writeLine(w, http.StatusOK, reply, e.server.opts.WriteTimeout) != nil {
 		hs.brokeOff(r)
 		return
 	}
@@ -188,31 +187,9 @@ func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor disp
 	hs.presence.answered()
 }
 
-// idleMark is the field of the answer to initialize that has the idle limit, in
-// seconds.
-const idleMark = "leasehold/idle_secs"
-
-// stateIdleLimit adds to the answer to initialize how long a session lasts
-// without a request of its client.
-func stateIdleLimit(reply mcp.JSONRPCMessage, idle time.Duration) mcp.JSONRPCMessage {
-	response, ok := reply.(mcp.JSONRPCResponse)
-	if !ok {
-		return reply
-	}
-	result, ok := response.Result.(mcp.InitializeResult)
-	if !ok {
-		return reply
-	}
-	result.Meta = &mcp.Meta{AdditionalFields: map[string]any{idleMark: idle.Seconds()}}
-	result.Instructions += fmt.Sprintf("\nOver HTTP this session, and what it holds, ends %v after your last request, unless a GET stream is open.", idle)
-	response.Result = result
-	return response
-}
-
 // notified handles a notification, or an answer to nothing that was asked.
-func (hs *httpSession) notified(env wire.Message, body []byte) {
-	switch {
-	case env.Method == wire.Cancelled:
+func (hs *httpSession) notified(env wire.Message) {
+	if env.Method == wire.Cancelled {
 		key := wire.Key(env.Params.RequestID)
 		switch c, known := hs.requests.cancel(key, errCancelled); {
 		case c != nil:
@@ -224,8 +201,6 @@ func (hs *httpSession) notified(env wire.Message, body []byte) {
 			hs.endpoint.server.retell(hs.se)
 		}
 		hs.presence.forgive(key)
-	case env.Notification():
-		hs.mcp.HandleMessage(hs.ctx, body)
 	}
 }
 

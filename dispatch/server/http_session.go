@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/registry"
@@ -74,7 +73,7 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 	}
 	hs := &httpSession{endpoint: e, service: homeOf(r).serviceFor(se), home: homeOf(r), se: se, share: sh, client: newClient()}
 	hs.requests.share = sh
-	hs.client.subscriptions.lasting = true
+	hs.client.idle, hs.client.subscriptions.lasting = e.server.opts.HTTPIdle, true
 	if se.Resumed() {
 		if err := hs.client.subscriptions.restore(context.WithoutCancel(r.Context()), se); err != nil {
 			return nil, err // the engine has failed, or another server leads now
@@ -84,8 +83,7 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 	hs.presence.over = func(cause error) { e.ending(func() { hs.end(cause) }) }
 
 	ctx, cut := context.WithCancelCause(context.Background())
-	ctx = mcpserver.WithSupportedProtocolVersions(ctx, legacyVersions)
-	hs.ctx, hs.cut = hs.mcp.WithContext(ctx, hs.client), cut
+	hs.ctx, hs.cut = withClient(ctx, hs.client), cut
 
 	// This holds the lock, so that others find the session only when it is
 	// complete.
@@ -93,9 +91,6 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 	defer e.mu.Unlock()
 	if e.closing || hs.home.ctx.Err() != nil {
 		return nil, errShutdown
-	}
-	if err := hs.mcp.RegisterSession(hs.ctx, hs.client); err != nil {
-		panic("server: a random id met itself: " + err.Error())
 	}
 	watchCtx, stopWatch := context.WithCancel(hs.ctx)
 	stopEnd := context.AfterFunc(se.Context(), func() {
@@ -168,7 +163,7 @@ func (e *endpoint) resume(r *http.Request, handle string, actor dispatch.Actor) 
 		}
 		// The session was initialized, because otherwise its client would have no
 		// id.
-		hs.client.Initialize()
+		hs.client.initialized.Store(true)
 		hs.touch()
 		return hs, nil
 	})
@@ -265,7 +260,6 @@ func (hs *httpSession) detach() {
 	hs.requests.drain(errShutdown)
 	hs.presence.stop()
 	hs.release()
-	hs.mcp.UnregisterSession(hs.ctx, hs.client.id)
 	hs.watch.Wait()
 	hs.share.giveBack(webSession)
 }
@@ -275,5 +269,4 @@ func (hs *httpSession) stop(cause error) {
 	hs.requests.cancelAll(cause, false)
 	hs.cut(cause)
 	hs.release()
-	hs.mcp.UnregisterSession(hs.ctx, hs.client.id)
 }

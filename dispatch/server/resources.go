@@ -9,16 +9,12 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
-	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/registry"
 )
-
-// mcp-go can announce resources, but its lists are the same for all sessions,
-// and its subscriptions notify nobody.
 
 // resources answers a request about resources.
 func (s *service) resources(ctx context.Context, se *dispatch.Session, env *wire.Message) []byte {
@@ -43,14 +39,13 @@ func (s *service) resourceResult(ctx context.Context, se *dispatch.Session, env 
 	}
 	switch env.Method {
 	case wire.ListResources:
-		groups, _ := ctx.Value(groupsKey{}).([]string)
-		list, err := tools.ListResources(ctx, se, groups)
+		list, err := tools.ListResources(ctx, se, clientOf(ctx).groups)
 		return resultOf(mcp.ListResourcesResult{Resources: list}), err
 	case wire.ListTemplates:
 		return resultOf(mcp.ListResourceTemplatesResult{ResourceTemplates: tools.ResourceTemplates()}), nil
 	}
 	uri := env.Params.URI
-	subs := &mcpserver.ClientSessionFromContext(ctx).(*client).subscriptions
+	subs := &clientOf(ctx).subscriptions
 	if env.Method == wire.Unsubscribe {
 		return resultOf(mcp.EmptyResult{}), subs.remove(ctx, se, uri)
 	}

@@ -21,10 +21,10 @@ func TestCallsThatAreNoneAreRefused(t *testing.T) {
 		code    int // 0: it is a refusal
 		message string
 	}{
-		`{"name":"nothing","arguments":{}}`:                                                          {-32602, "tool 'nothing' not found: tool not found"},
-		`{"name":"launch_next","arguments":{}}`:                                                      {-32602, "tool 'launch_next' not found: tool not found"}, // an operator's
-		`{}`:                                                                                         {-32602, "tool '' not found: tool not found"},
-		`{"name":"lease_list","_meta":5}`:                                                            {-32600, "params._meta of tools/call must not be a number: see the schema of MCP"},
+		`{"name":"nothing","arguments":{}}`:                                                          {-32602, "nothing: tool not found"},
+		`{"name":"launch_next","arguments":{}}`:                                                      {-32602, "launch_next: tool not found"}, // an operator's
+		`{}`:                                                                                         {-32602, "params.name of tools/call must be given"},
+		`{"name":"lease_list","_meta":5}`:                                                            {-32602, "params._meta of tools/call must not be a number: see the schema of MCP"},
 		`{"name":"lease_list","arguments":5}`:                                                        {0, "arguments must be a JSON object"},
 		`{"name":"lease_list","arguments":[]}`:                                                       {0, "arguments must be a JSON object"},
 		`{"name":"lease_list","arguments":{"scope":[]}}`:                                             {0, "scope must be a string"},

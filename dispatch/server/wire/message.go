@@ -24,6 +24,7 @@ const MaxMessage = 4 << 20
 const (
 	ParseError     = -32700
 	InvalidRequest = -32600
+	MethodNotFound = -32601
 	InvalidParams  = -32602
 	InternalError  = -32603
 	NotFound       = -32002 // the resource does not exist, or the caller may not read it
@@ -34,7 +35,9 @@ const (
 	Initialize  = "initialize"
 	Initialized = "notifications/initialized"
 	Cancelled   = "notifications/cancelled"
+	Ping        = "ping"
 	SetLevel    = "logging/setLevel"
+	ListTools   = "tools/list"
 	ToolsCall   = "tools/call"
 
 	ListResources   = "resources/list"

@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
@@ -125,7 +124,7 @@ func Call(ctx context.Context, c *client.Client, tool string, args any) (client.
 
 // BrokeOff reports whether a call has no answer because its connection ended.
 func BrokeOff(err error) bool {
-	for _, end := range []error{transport.ErrTransportClosed, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET, io.EOF} {
+	for _, end := range []error{net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET, io.EOF} {
 		if errors.Is(err, end) {
 			return true
 		}

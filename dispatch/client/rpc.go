@@ -1,0 +1,155 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+)
+
+// errEnded is returned for a request whose connection ends before its answer comes.
+var errEnded = fmt.Errorf("the connection to the daemon has ended: %w", net.ErrClosed)
+
+// An rpc makes requests of JSON-RPC on a connection. What the daemon sends besides the
+// answers is not read.
+//
+// mcp-go has a client, too. Its package imports that of its server, which costs each
+// process of leasehold 12 ms; see dispatch/server.
+type rpc struct {
+	nc      net.Conn
+	ended   chan struct{}  // closed once no more answers come
+	writing sync.Mutex     // one line at a time
+	cancels sync.WaitGroup // requests about whose end the daemon is being told
+
+	mu      sync.Mutex
+	closed  bool
+	last    int
+	waiting map[string]chan<- response // by id
+}
+
+// A response is an answer to a request.
+type response struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"` // it is none
+	Result json.RawMessage `json:"result"`
+	Error  *rpcError       `json:"error"`
+}
+
+// An rpcError is an answer that reports that the daemon cannot serve the request.
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *rpcError) Error() string { return e.Message }
+
+// newRPC returns an rpc that reads from in until nc ends.
+func newRPC(nc net.Conn, in *bufio.Reader) *rpc {
+	c := &rpc{nc: nc, ended: make(chan struct{}), waiting: make(map[string]chan<- response)}
+	go c.read(in)
+	return c
+}
+
+func (c *rpc) read(in *bufio.Reader) {
+	defer close(c.ended)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var r response
+		if json.Unmarshal(line, &r) != nil || r.Method != "" {
+			continue
+		}
+		c.mu.Lock()
+		wanted := c.waiting[string(r.ID)]
+		delete(c.waiting, string(r.ID))
+		c.mu.Unlock()
+		if wanted != nil {
+			wanted <- r
+		}
+	}
+}
+
+// close ends the connection, and waits until nothing more is read or written.
+func (c *rpc) close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	err := c.nc.Close()
+	<-c.ended
+	c.cancels.Wait()
+	return err
+}
+
+// call makes a request. If ctx ends before the answer comes, the daemon is told.
+func (c *rpc) call(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	answer := make(chan response, 1)
+	c.mu.Lock()
+	c.last++
+	id := strconv.Itoa(c.last)
+	c.waiting[id] = answer
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.waiting, id)
+	}()
+	err := c.write(wire.Line(struct {
+		JSONRPC string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Method  string          `json:"method"`
+		Params  any             `json:"params,omitempty"`
+	}{"2.0", json.RawMessage(id), method, params}))
+	if err != nil {
+		return nil, err
+	}
+	var r response
+	select {
+	case r = <-answer:
+	case <-c.ended:
+		select {
+		case r = <-answer: // it was the last that came
+		default:
+			return nil, errEnded
+		}
+	case <-ctx.Done():
+		c.cancel(id)
+		return nil, ctx.Err()
+	}
+	if r.Error != nil {
+		return nil, r.Error
+	}
+	return r.Result, nil
+}
+
+// cancel tells the daemon that nobody waits for an answer. A daemon that does not read
+// holds up nobody.
+func (c *rpc) cancel(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.cancels.Go(func() {
+			_ = c.notify(wire.Cancelled, map[string]any{"requestId": json.RawMessage(id)})
+		})
+	}
+}
+
+func (c *rpc) notify(method string, params any) error {
+	return c.write(wire.Notification(method, params))
+}
+
+func (c *rpc) write(line []byte) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	_, err := c.nc.Write(line)
+	return err
+}
