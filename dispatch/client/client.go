@@ -101,8 +101,19 @@ func (c *Client) CallAs(ctx context.Context, name string, again bool, tool strin
 	return c.call(ctx, tool, args, map[string]any{wire.CallMark: name, wire.ResentMark: again})
 }
 
+type unreadKey struct{}
+
+// WithoutNotices returns a context for calls whose answers are not shown whole.
+// The daemon then leaves what it has to tell the actor for another answer.
+func WithoutNotices(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unreadKey{}, true)
+}
+
 // call calls a tool. The call belongs to the span of ctx, if it has one.
 func (c *Client) call(ctx context.Context, tool string, args any, meta map[string]any) (Answer, error) {
+	if ctx.Value(unreadKey{}) != nil {
+		meta[wire.UnreadMark] = true
+	}
 	if parent, state := traceparent.Split(traceparent.Of(ctx)); parent != "" {
 		meta[traceparent.Header], meta[traceparent.StateHeader] = parent, state
 	}

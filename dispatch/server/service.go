@@ -156,6 +156,9 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 	}
 	ctx = traceparent.With(ctx, env.Params.Meta.Trace)
 	ctx = tools.WithParty(ctx, s.partyOf(ctx, se, &env.Params.Meta))
+	if env.Params.Meta.Unread {
+		ctx = tools.WithoutNotices(ctx)
+	}
 	serve := tool.call
 	if away != nil {
 		serve = away

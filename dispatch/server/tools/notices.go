@@ -62,6 +62,14 @@ func NoticeOf(l registry.Notice) Notice {
 	return n
 }
 
+type unreadKey struct{}
+
+// WithoutNotices returns a context for a call whose answer no model reads. The
+// notices are left for the next answer.
+func WithoutNotices(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unreadKey{}, true)
+}
+
 // takeNotices returns the notices for an agent of the session. Notices that
 // cannot be read now are left for the next answer.
 func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news []Notice) {

@@ -58,6 +58,9 @@ const (
 	// ResentMark says that the daemon may already have received the request.
 	ResentMark = "leasehold/resent"
 
+	// UnreadMark says that no model reads the answer, so it must not contain notices.
+	UnreadMark = "leasehold/unread"
+
 	// CallMark names a call, so that it can be repeated over another connection
 	// of its session, where the ids of requests start again.
 	CallMark = "leasehold/call"
@@ -100,6 +103,7 @@ type Meta struct {
 	Call    string // name of the call: CallMark
 	Named   string // NamedMark
 	Resent  bool   // ResentMark
+	Unread  bool   // UnreadMark
 	Trace   string // of the caller, see package traceparent
 	Thread  string // Codex: the agent that makes the call
 	ToolUse string // Claude Code: the id of the tool call
@@ -227,6 +231,8 @@ func (m *Meta) read(meta []byte) {
 			m.Named, _ = TextOf(value)
 		case ResentMark:
 			m.Resent = string(value) == "true"
+		case UnreadMark:
+			m.Unread = string(value) == "true"
 		case traceparent.Header:
 			parent, _ = TextOf(value)
 		case traceparent.StateHeader:

@@ -85,7 +85,7 @@ up to 30 s.`,
 			if err != nil {
 				return err
 			}
-			answer, err := callTool(cmd, hello, args[0], args[1:])
+			answer, err := callTool(cmd, hello, args[0], args[1:], field == "")
 			if err != nil {
 				var refusal *client.Refusal
 				if errors.As(err, &refusal) && !asObject { // printed in the tool's words only
@@ -144,7 +144,8 @@ func whoCalls(cmd *cobra.Command, run, name string) (server.Hello, error) {
 	return server.Hello{Run: run, Name: name, Directory: connection.Here()}, err
 }
 
-func callTool(cmd *cobra.Command, hello server.Hello, name string, given []string) (client.Answer, error) {
+// callTool calls a tool. The answer contains notices only if it will be shown whole.
+func callTool(cmd *cobra.Command, hello server.Hello, name string, given []string, whole bool) (client.Answer, error) {
 	pairs, err := splitArguments(given)
 	if err != nil {
 		return client.Answer{}, err
@@ -158,6 +159,10 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 		return client.Answer{}, err
 	}
 	defer func() { c.Close() }()
+	ctx := inTrace(cmd.Context())
+	if !whole {
+		ctx = client.WithoutNotices(ctx)
+	}
 	id := uuid.NewString()
 	var args map[string]any // nil: the tool's arguments are not known yet
 	for again := false; ; again = args != nil {
@@ -174,7 +179,7 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 			}
 		}
 		if args != nil {
-			answer, err = c.CallAs(inTrace(cmd.Context()), id, again, name, d.Arguments(name, args))
+			answer, err = c.CallAs(ctx, id, again, name, d.Arguments(name, args))
 		}
 		if !connection.BrokeOff(err) || !hello.Lasts() || cmd.Context().Err() != nil {
 			return answer, connection.OtherVersion(c, connection.InWords(cmd.Context(), name, err))

@@ -108,8 +108,10 @@ func Operator(cmd *cobra.Command, start bool) (*client.Client, error) {
 }
 
 // Call calls a tool. If the connection ends, the error explains that. Runs are
-// returned completely, however many pages they take.
+// returned completely, however many pages they take. The answer has no notices,
+// because the commands show only what they asked for.
 func Call(ctx context.Context, c *client.Client, tool string, args any) (client.Answer, error) {
+	ctx = client.WithoutNotices(ctx)
 	answer, err := c.Call(ctx, tool, args)
 	if err == nil && tool == toolOfRuns {
 		answer, err = theRest(ctx, c, args, answer)
