@@ -30,7 +30,8 @@ import (
 
 func NewCommand() *cobra.Command {
 	var run, name, field string
-	var asObject, list bool
+	var list bool
+	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "call TOOL [NAME=VALUE ...]",
 		Short: "Call one tool, from a script",
@@ -76,7 +77,7 @@ up to 30 s.`,
 			case list:
 				_, err := io.WriteString(out, listTools(terminal.PaintFor(out)))
 				return err
-			case asObject && field != "":
+			case reply.JSON && field != "":
 				return exit.Usagef("--json and --field: choose one")
 			case len(args) == 0:
 				return exit.Hint(exit.Usagef("say which tool to call"), "leasehold call --list shows them")
@@ -88,33 +89,28 @@ up to 30 s.`,
 			answer, err := callTool(cmd, hello, args[0], args[1:], field == "")
 			if err != nil {
 				var refusal *client.Refusal
-				if errors.As(err, &refusal) && !asObject { // printed in the tool's words only
+				if errors.As(err, &refusal) && !reply.JSON { // printed in the tool's words only
 					fmt.Fprintln(cmd.ErrOrStderr(), shown(cmd.ErrOrStderr(), refusal.Text))
 					if advice, ok := errors.AsType[exit.Hinted](err); ok {
 						fmt.Fprintln(cmd.ErrOrStderr(), "hint: "+advice.Hint)
 					}
 					return exit.ErrReported
 				}
-				return connection.AsJSON(asObject, out, err)
+				return reply.Refused(cmd, err)
 			}
-			text := shown(out, answer.Text)
-			switch {
-			case asObject:
-				text = string(answer.Object)
-			case field != "":
+			text := answer.Text
+			if field != "" {
 				if text, err = fieldOf(answer.Object, field); err != nil {
 					return err
 				}
-				text = shown(out, text)
 			}
-			_, err = fmt.Fprintln(out, text)
-			return err
+			return reply.Print(cmd, answer.Object, shown(out, text))
 		},
 	})
 	f := cmd.Flags()
 	view.JoinFlag(cmd, &run)
 	f.StringVar(&name, "name", "call", "the name to join it under")
-	f.BoolVar(&asObject, "json", false, "print the answer or the refusal as JSON")
+	reply.Flag(cmd, "print the answer or the refusal as JSON")
 	f.StringVar(&field, "field", "", "print the field of the answer at this JSON `pointer`, as /lease_id or /tasks/0/token")
 	f.BoolVar(&list, "list", false, "list the tools")
 	cmd.ValidArgsFunction = completeCall

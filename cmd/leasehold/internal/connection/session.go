@@ -181,25 +181,6 @@ func AsOperator(cmd *cobra.Command, start bool, tool string, args map[string]any
 	return Call(cmd.Context(), c, tool, args)
 }
 
-// AsJSON reports a refusal on stdout, for programs that read JSON there.
-func AsJSON(wanted bool, stdout io.Writer, err error) error {
-	var (
-		refusal *client.Refusal
-		refused *server.HelloError
-	)
-	switch {
-	case !wanted:
-		return err
-	case errors.As(err, &refusal):
-		fmt.Fprintf(stdout, "%s\n", refusal.Object)
-		return exit.ErrReported
-	case errors.As(err, &refused):
-		return errors.Join(exit.ErrReported, json.NewEncoder(stdout).Encode(refused))
-	default:
-		return err
-	}
-}
-
 // Decode decodes an answer. It ignores unknown fields, because the daemon may
 // be newer.
 func Decode[T any](object json.RawMessage) (v T, err error) {

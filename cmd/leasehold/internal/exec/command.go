@@ -54,7 +54,8 @@ func NewCommand() *cobra.Command {
 	var cfg execConfig
 	var run, name string
 	var ttl, wait float64
-	var layer, shared, asObject bool
+	var layer, shared bool
+	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "exec {--lease KEY | --path PATH} [flags] -- CMD [ARG ...]",
 		Short: "Run a program while holding a lease",
@@ -118,11 +119,11 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 			err = runExec(cmd, cfg, hello)
 			var refusal *client.Refusal
 			if !errors.As(err, &refusal) {
-				return connection.AsJSON(asObject, cmd.OutOrStdout(), err)
+				return reply.Refused(cmd, err)
 			}
 			code := codeOfRefusal(refusal)
 			switch {
-			case asObject:
+			case reply.JSON:
 				fmt.Fprintf(cmd.OutOrStdout(), "%s\n", refusal.Object)
 			case code == exit.Misused:
 				return exit.Usage(err)
@@ -147,7 +148,7 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 	f.Float64Var(&wait, "wait", 0, "`SECS` to wait in line if the lease is held")
 	view.JoinFlag(cmd, &run)
 	f.StringVar(&name, "name", "exec", "the name to join it under")
-	f.BoolVar(&asObject, "json", false, "print a refusal as JSON")
+	reply.Flag(cmd, "print a refusal as JSON")
 	view.CompleteWith(cmd, "lease", view.CompleteLeases)
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveDefault // the shell completes programs and files

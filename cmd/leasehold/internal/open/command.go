@@ -29,7 +29,8 @@ type link struct {
 // NewCommand returns the command open.
 func NewCommand() *cobra.Command {
 	var role, base string
-	var onlyPrint, asObject bool
+	var onlyPrint bool
+	var reply connection.Reply
 	cmd := place.WithSocket(&cobra.Command{
 		Use:   "open",
 		Short: "Open the web page, signed in by a one-time link",
@@ -53,10 +54,10 @@ With --role reader the page shows everything and changes nothing.`,
 			out := cmd.OutOrStdout()
 			l, err := ask(cmd, role, base)
 			if err != nil {
-				return connection.AsJSON(asObject, out, err)
+				return reply.Refused(cmd, err)
 			}
 			switch {
-			case asObject:
+			case reply.JSON:
 				encoder := json.NewEncoder(out)
 				encoder.SetEscapeHTML(false)
 				return encoder.Encode(l)
@@ -79,7 +80,7 @@ With --role reader the page shows everything and changes nothing.`,
 	view.OneOf(cmd, &role, "role", "operator may act, reader only look", "operator", "reader")
 	f.StringVar(&base, "url", "", "the `address` by which the browser reaches the daemon, if that is not where it listens")
 	f.BoolVar(&onlyPrint, "print", false, "print the link, and open no browser")
-	f.BoolVar(&asObject, "json", false, "print JSON, one object in a line, and open no browser")
+	reply.Flag(cmd, "print JSON, one object in a line, and open no browser")
 	return cmd
 }
 

@@ -2,7 +2,6 @@ package tree
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +32,8 @@ Whoever connects with an actor's token acts as that actor.`,
 
 func newActorAddCommand() *cobra.Command {
 	var run, name, role, parent string
-	var readDown, asObject bool
+	var readDown bool
+	var reply connection.Reply
 	var maxDepth int
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "add",
@@ -65,10 +65,9 @@ it, with the actor.`,
 			if err := view.Expires(cmd, args, "token_ttl_secs"); err != nil {
 				return err
 			}
-			out := cmd.OutOrStdout()
 			answer, err := connection.AsOperator(cmd, true, "operator_actor_add", args)
 			if err != nil {
-				return connection.AsJSON(asObject, out, err)
+				return reply.Refused(cmd, err)
 			}
 			made, err := connection.Decode[struct {
 				ActorID string `json:"actor_id"`
@@ -78,11 +77,11 @@ it, with the actor.`,
 			if err != nil {
 				return err
 			}
-			if asObject {
-				return json.NewEncoder(out).Encode(made)
+			object, err := json.Marshal(made)
+			if err != nil {
+				return err
 			}
-			fmt.Fprintf(out, "%s\n%s\n", made.Path, made.Token)
-			return nil
+			return reply.Print(cmd, object, made.Path+"\n"+made.Token)
 		},
 	})
 	f := cmd.Flags()
@@ -93,7 +92,7 @@ it, with the actor.`,
 	f.BoolVar(&readDown, "read-down", false, "the parent may read this sub-lead's layer")
 	f.IntVar(&maxDepth, "max-depth", 0, "with --role root: how many names a path in this run may have (default the daemon's)")
 	f.Duration("expires", 0, "the token opens no connection after this long, from 1s (default: until the actor has ended)")
-	f.BoolVar(&asObject, "json", false, "print {actor_id, path, token}")
+	reply.Flag(cmd, "print {actor_id, path, token}")
 	for _, required := range []string{"name", "role"} {
 		_ = cmd.MarkFlagRequired(required)
 	}
@@ -104,7 +103,7 @@ it, with the actor.`,
 // newActorTokenCommand issues a token that replaces a lost one.
 func newActorTokenCommand() *cobra.Command {
 	var run string
-	var asObject bool
+	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "token PATH",
 		Short: "Issue a new token for an actor; the old one is void",
@@ -116,37 +115,23 @@ lasts: leasehold actor end ends it, with the actor.`,
   LEASEHOLD_TOKEN=$(leasehold actor token --run build S1/W1) my-agent`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := cmd.OutOrStdout()
 			request := map[string]any{"run": run, "path": dispatch.PathOf(args[0])}
 			if err := view.Expires(cmd, request, "token_ttl_secs"); err != nil {
 				return err
 			}
-			answer, err := connection.AsOperator(cmd, true, "operator_actor_token", request)
-			if err != nil {
-				return connection.AsJSON(asObject, out, err)
-			}
-			text := string(answer.Object)
-			if !asObject {
-				issued, err := connection.Decode[struct{ Token string }](answer.Object)
-				if err != nil {
-					return err
-				}
-				text = issued.Token
-			}
-			_, err = fmt.Fprintln(out, text)
-			return err
+			return reply.Call(cmd, true, "operator_actor_token", request, connection.IssuedToken)
 		},
 	})
 	view.RunFlag(cmd, &run)
 	cmd.Flags().Duration("expires", 0, "the new one opens no connection after this long, from 1s (default: until the actor has ended)")
-	cmd.Flags().BoolVar(&asObject, "json", false, "print {actor_id, run, path, token}")
+	reply.Flag(cmd, "print {actor_id, run, path, token}")
 	cmd.ValidArgsFunction = view.First(view.CompleteActors)
 	return cmd
 }
 
 func newActorEndCommand() *cobra.Command {
 	var run, reason string
-	var asObject bool
+	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "end PATH",
 		Short: "End an actor and all below it",
@@ -160,22 +145,12 @@ leases go to those who wait. Ending root ends the run.`,
 			if reason != "" {
 				request["reason"] = reason
 			}
-			out := cmd.OutOrStdout()
-			answer, err := connection.AsOperator(cmd, true, "operator_actor_end", request)
-			if err != nil {
-				return connection.AsJSON(asObject, out, err)
-			}
-			if asObject {
-				_, err = fmt.Fprintf(out, "%s\n", answer.Object)
-			} else {
-				_, err = fmt.Fprintln(out, answer.Line())
-			}
-			return err
+			return reply.Call(cmd, true, "operator_actor_end", request, connection.Line)
 		},
 	})
 	view.RunFlag(cmd, &run)
 	cmd.Flags().StringVar(&reason, "reason", "", "told to those it concerns")
-	cmd.Flags().BoolVar(&asObject, "json", false, "print {run, path}")
+	reply.Flag(cmd, "print {run, path}")
 	cmd.ValidArgsFunction = view.First(view.CompleteActors)
 	return cmd
 }

@@ -27,7 +27,7 @@ type stream struct {
 	args   map[string]any
 	since  uint64
 	follow bool
-	json   bool
+	connection.Reply
 }
 
 func NewEventsCommand() *cobra.Command {
@@ -58,7 +58,7 @@ that revision are no longer kept.`,
 	f.Uint64Var(&s.since, "since", 0, "only what came after this `revision`")
 	f.StringVar(&key, "key", "", "only what concerns this lease or task")
 	f.StringVar(&actor, "actor", "", "only what concerns the actor at this `path`")
-	f.BoolVar(&s.json, "json", false, "print JSON, one event in a line")
+	s.Flag(cmd, "print JSON, one event in a line")
 	CompleteWith(cmd, "actor", completeAllActors)
 	CompleteWith(cmd, "key", CompleteLeases)
 	return cmd
@@ -87,7 +87,7 @@ KEY may also be the id of a task.`,
 	f := cmd.Flags()
 	RunFlag(cmd, &run)
 	f.StringVar(&layer, "layer", "", "a lease of the layer of the lead at this `path`")
-	f.BoolVar(&s.json, "json", false, "print JSON, one event in a line")
+	s.Flag(cmd, "print JSON, one event in a line")
 	CompleteWith(cmd, "layer", CompleteLeads)
 	cmd.ValidArgsFunction = First(CompleteLeases)
 	return cmd
@@ -136,7 +136,7 @@ func (s *stream) run(cmd *cobra.Command) error {
 	if nobodyYet(cmd, s.args, err) {
 		return s.nothing(out)
 	}
-	return connection.AsJSON(s.json, out, explained(err))
+	return s.Refused(cmd, explained(err))
 }
 
 // explained adds a hint to err if it says that events are no longer kept.
@@ -184,7 +184,7 @@ func (s *stream) copy(ctx context.Context, c *client.Client, out, stderr io.Writ
 				return err
 			}
 			switch at := e.At.Local().Format(time.TimeOnly); {
-			case s.json:
+			case s.JSON:
 				_, err = fmt.Fprintf(out, "%s\n", raw)
 			case s.follow:
 				p := terminal.PaintFor(out)
@@ -204,7 +204,7 @@ func (s *stream) copy(ctx context.Context, c *client.Client, out, stderr io.Writ
 	if table != nil {
 		return nil
 	}
-	if hint := s.meant(ctx, c); hint != "" && !s.json {
+	if hint := s.meant(ctx, c); hint != "" && !s.JSON {
 		fmt.Fprintf(stderr, "hint: %s\n", hint)
 	}
 	return s.nothing(out)
@@ -230,7 +230,7 @@ func (s *stream) meant(ctx context.Context, c *client.Client) string {
 
 // nothing prints that there are no events. For JSON it prints nothing.
 func (s *stream) nothing(out io.Writer) error {
-	if s.json {
+	if s.JSON {
 		return nil
 	}
 	_, err := fmt.Fprintln(out, "no events")

@@ -15,7 +15,7 @@ import (
 // Events is what leasehold events --json --since says of a run, and its exit code.
 func Events(ctx context.Context, c *client.Client, run string, since uint64) (out, said string, code int) {
 	var stdout, stderr strings.Builder
-	s := stream{args: map[string]any{"run": run}, since: since, json: true}
+	s := stream{args: map[string]any{"run": run}, since: since, Reply: connection.Reply{JSON: true}}
 	code = exit.Report(ctx, &stderr, "", explained(s.copy(ctx, c, &stdout, &stderr)))
 	return stdout.String(), stderr.String(), code
 }
@@ -26,7 +26,7 @@ func Leases(ctx context.Context, c *client.Client, run string) (string, error) {
 	cmd := &cobra.Command{}
 	cmd.SetContext(ctx)
 	l := leasesLook()
-	l.args, l.json = map[string]any{"run": run}, true
+	l.args, l.JSON = map[string]any{"run": run}, true
 	err := l.once(cmd, c, &out)
 	return out.String(), err
 }

@@ -30,7 +30,7 @@ func newLeaseCheckCommand() *cobra.Command {
 	var run, layer, key string
 	scope := "run"
 	var token uint64
-	var asObject bool
+	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "check --key KEY --token N",
 		Short: "Check whether a token is still current",
@@ -77,20 +77,15 @@ and layer. Without them it asks as the operator.`,
 				return err
 			}
 			defer c.Close()
-			out := cmd.OutOrStdout()
 			answer, err := connection.Call(cmd.Context(), c, tool, args)
 			if err != nil {
-				return connection.AsJSON(asObject, out, err)
+				return reply.Refused(cmd, err)
 			}
 			found, err := connection.Decode[struct{ Current *bool }](answer.Object)
 			if err != nil || found.Current == nil {
 				return errors.Join(errors.New("the daemon's answer does not say whether the token is current"), err)
 			}
-			text := terminal.Line(out, answer.Line())
-			if asObject {
-				text = string(answer.Object)
-			}
-			if _, err := fmt.Fprintln(out, text); err != nil || *found.Current {
+			if err := reply.Print(cmd, answer.Object, terminal.Line(cmd.OutOrStdout(), answer.Line())); err != nil || *found.Current {
 				return err
 			}
 			return exit.ErrReported
@@ -102,7 +97,7 @@ and layer. Without them it asks as the operator.`,
 	f.StringVar(&layer, "layer", "root", "a lease of the layer of the lead at this `path`")
 	f.StringVar(&key, "key", "", "the key, or the name of a layer's lease")
 	f.Uint64Var(&token, "token", 0, "the token that came with the write")
-	f.BoolVar(&asObject, "json", false, "print JSON, one object in a line")
+	reply.Flag(cmd, "print JSON, one object in a line")
 	_ = cmd.MarkFlagRequired("key")
 	_ = cmd.MarkFlagRequired("token")
 	CompleteWith(cmd, "key", CompleteLeases)

@@ -33,14 +33,14 @@ type look struct {
 	draw  drawing
 	pages string // the list of which an answer may have only the first page, or ""
 
-	json    bool
+	connection.Reply
 	watch   bool
 	implied bool // nobody named the run
 }
 
 // flags adds the flags that all looks have.
 func (l *look) flags(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().BoolVar(&l.json, "json", false, "print JSON, one object in a line")
+	l.Flag(cmd, "print JSON, one object in a line")
 	cmd.Flags().BoolVar(&l.watch, "watch", false, "show it again whenever it changes, until Ctrl-C")
 	return place.WithServer(cmd)
 }
@@ -68,7 +68,7 @@ func (l *look) run(cmd *cobra.Command) error {
 	} else {
 		err = l.once(cmd, c, out)
 	}
-	return connection.AsJSON(l.json, out, err)
+	return l.Refused(cmd, err)
 }
 
 // showEmpty shows the answer if there is nothing, as without a daemon.
@@ -130,10 +130,10 @@ func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if l.implied && !l.json && l.nothing(answer.Object) {
+	if l.implied && !l.JSON && l.nothing(answer.Object) {
 		defer l.noteOtherRuns(cmd, c)
 	}
-	if list := missing(answer.Object); list != "" && !l.json {
+	if list := missing(answer.Object); list != "" && !l.JSON {
 		defer fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: no server leads %s at present, and its runs are not shown; try again\n", list)
 	}
 	text, err := l.text(state{Answer: answer}, 0, terminal.PaintFor(out))
@@ -227,7 +227,7 @@ func (l *look) noteOtherRuns(cmd *cobra.Command, c *client.Client) {
 // text returns a state as shown. since is the time since the state was read.
 func (l *look) text(seen state, since time.Duration, p terminal.Paint) (string, error) {
 	switch {
-	case l.json:
+	case l.JSON:
 		return string(seen.Object) + "\n", nil
 	case seen.missing:
 		return terminal.Printable(seen.Line()) + "\n", nil

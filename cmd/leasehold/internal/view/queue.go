@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/queue"
 )
 
@@ -120,7 +121,7 @@ for 7 days, in which queue redrive gives them all their attempts again.`,
 
 func newQueueShowCommand() *cobra.Command {
 	var run string
-	var asObject bool
+	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "show TASK_ID",
 		Short: "Show everything about a task",
@@ -130,34 +131,25 @@ ended. The last part of an id is enough, as narrow tables show it.`,
   leasehold queue show 7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f --json | jq .payload`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := cmd.OutOrStdout()
 			id, err := taskNamed(cmd, run, args[0])
 			if err != nil {
-				return connection.AsJSON(asObject, out, err)
+				return reply.Refused(cmd, err)
 			}
-			answer, err := connection.AsOperator(cmd, false, "operator_task", map[string]any{"run": run, "task_id": id})
-			if err != nil {
-				return connection.AsJSON(asObject, out, err)
-			}
-			text := string(answer.Object) + "\n"
-			if !asObject {
-				if text, err = drawTask(answer.Object, terminal.PaintFor(out)); err != nil {
-					return err
-				}
-			}
-			_, err = io.WriteString(out, text)
-			return err
+			return reply.Call(cmd, false, "operator_task", map[string]any{"run": run, "task_id": id}, func(answer client.Answer) (string, error) {
+				text, err := drawTask(answer.Object, terminal.PaintFor(cmd.OutOrStdout()))
+				return strings.TrimSuffix(text, "\n"), err
+			})
 		},
 	})
 	RunFlag(cmd, &run)
-	cmd.Flags().BoolVar(&asObject, "json", false, "print JSON, one object in a line")
+	reply.Flag(cmd, "print JSON, one object in a line")
 	cmd.ValidArgsFunction = completeTasks(liveTasks, 0)
 	return cmd
 }
 
 func newQueueCancelCommand() *cobra.Command {
 	var run string
-	var asObject bool
+	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "cancel TASK_ID",
 		Short: "Cancel a task",
@@ -167,38 +159,22 @@ submit is refused. The last part of an id is enough, as narrow tables show it.`,
 		Example: `  leasehold queue cancel --run build 7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := cmd.OutOrStdout()
 			id, err := taskNamed(cmd, run, args[0])
 			if err != nil {
-				return connection.AsJSON(asObject, out, err)
+				return reply.Refused(cmd, err)
 			}
-			return act(cmd, "operator_task_cancel", map[string]any{"run": run, "task_id": id}, asObject)
+			return reply.Call(cmd, true, "operator_task_cancel", map[string]any{"run": run, "task_id": id}, connection.Line)
 		},
 	})
 	RunFlag(cmd, &run)
-	cmd.Flags().BoolVar(&asObject, "json", false, "print {task_id, state}")
+	reply.Flag(cmd, "print {task_id, state}")
 	cmd.ValidArgsFunction = completeTasks(liveTasks, 0)
 	return cmd
 }
 
-// act makes a call that changes something, and prints its answer.
-func act(cmd *cobra.Command, tool string, args map[string]any, asObject bool) error {
-	out := cmd.OutOrStdout()
-	answer, err := connection.AsOperator(cmd, true, tool, args)
-	if err != nil {
-		return connection.AsJSON(asObject, out, err)
-	}
-	text := answer.Line()
-	if asObject {
-		text = string(answer.Object)
-	}
-	_, err = fmt.Fprintln(out, text)
-	return err
-}
-
 func newQueuePauseCommand() *cobra.Command {
 	var run, reason string
-	var asObject bool
+	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "pause QUEUE --reason TEXT",
 		Short: "Give no tasks of a queue to workers until it is resumed",
@@ -212,19 +188,19 @@ restart of the daemon.`,
 			if reason == "" {
 				return exit.Usagef("--reason is missing: it is shown to whoever looks at the queue")
 			}
-			return act(cmd, "operator_queue_pause", map[string]any{"run": run, "queue": args[0], "reason": reason}, asObject)
+			return reply.Call(cmd, true, "operator_queue_pause", map[string]any{"run": run, "queue": args[0], "reason": reason}, connection.Line)
 		},
 	})
 	RunFlag(cmd, &run)
 	cmd.Flags().StringVar(&reason, "reason", "", "shown to whoever looks at the queue")
-	cmd.Flags().BoolVar(&asObject, "json", false, "print {queue, paused, changed}")
+	reply.Flag(cmd, "print {queue, paused, changed}")
 	cmd.ValidArgsFunction = First(completeQueues)
 	return cmd
 }
 
 func newQueueResumeCommand() *cobra.Command {
 	var run string
-	var asObject bool
+	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:     "resume QUEUE",
 		Short:   "End the pause of a queue",
@@ -232,18 +208,18 @@ func newQueueResumeCommand() *cobra.Command {
 		Example: `  leasehold queue resume --run build compile`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return act(cmd, "operator_queue_resume", map[string]any{"run": run, "queue": args[0]}, asObject)
+			return reply.Call(cmd, true, "operator_queue_resume", map[string]any{"run": run, "queue": args[0]}, connection.Line)
 		},
 	})
 	RunFlag(cmd, &run)
-	cmd.Flags().BoolVar(&asObject, "json", false, "print {queue, paused, changed}")
+	reply.Flag(cmd, "print {queue, paused, changed}")
 	cmd.ValidArgsFunction = First(completeQueues)
 	return cmd
 }
 
 func newQueueRedriveCommand() *cobra.Command {
 	var run string
-	var asObject bool
+	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "redrive QUEUE [TASK_ID ...]",
 		Short: "Give dead tasks all their attempts again",
@@ -254,12 +230,11 @@ first %d.`, queue.MaxRedrive),
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := map[string]any{"run": run, "queue": args[0]}
-			out := cmd.OutOrStdout()
 			var ids []string
 			for _, given := range args[1:] {
 				id, err := taskNamed(cmd, run, given)
 				if err != nil {
-					return connection.AsJSON(asObject, out, err)
+					return reply.Refused(cmd, err)
 				}
 				ids = append(ids, id)
 			}
@@ -268,17 +243,16 @@ first %d.`, queue.MaxRedrive),
 			}
 			answer, err := connection.AsOperator(cmd, true, "operator_queue_redrive", request)
 			if err != nil {
-				return connection.AsJSON(asObject, out, err)
+				return reply.Refused(cmd, err)
 			}
-			if asObject {
-				_, err = fmt.Fprintf(out, "%s\n", answer.Object)
-				return err
+			if reply.JSON {
+				return reply.Print(cmd, answer.Object, "")
 			}
-			return tellRedriven(out, answer.Object, args[0], ids)
+			return tellRedriven(cmd.OutOrStdout(), answer.Object, args[0], ids)
 		},
 	})
 	RunFlag(cmd, &run)
-	cmd.Flags().BoolVar(&asObject, "json", false, "print {task_ids}")
+	reply.Flag(cmd, "print {task_ids}")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
 			return completeQueues(cmd, args, word)

@@ -2,7 +2,6 @@ package view
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +16,7 @@ import (
 // NewRevokeCommand takes a lease away.
 func NewRevokeCommand() *cobra.Command {
 	var run, layer, holder, reason string
-	var asObject bool
+	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "revoke KEY --reason TEXT",
 		Short: "Take a lease away from its holder",
@@ -43,35 +42,30 @@ Exit code 1: nobody held it.`,
 			if layer != "" {
 				scope = "layer"
 			}
-			out := cmd.OutOrStdout()
 			c, err := connection.Operator(cmd, true)
 			if err != nil {
-				return connection.AsJSON(asObject, out, err)
+				return reply.Refused(cmd, err)
 			}
 			defer c.Close()
 			which := leasesOf(run, scope, layer)
 			which["key"], which["holder"], which["reason"] = args[0], dispatch.PathOf(holder), reason
 			answer, err := connection.Call(cmd.Context(), c, "operator_lease_revoke", which)
 			if err != nil {
-				return connection.AsJSON(asObject, out, err)
+				return reply.Refused(cmd, err)
 			}
 			done, err := connection.Decode[struct{ Revoked bool }](answer.Object)
-			switch {
-			case err != nil:
-				return err
-			case asObject:
-				if _, err = fmt.Fprintf(out, "%s\n", answer.Object); err == nil && !done.Revoked {
-					err = exit.ErrReported
-				}
-				return err
-			case !done.Revoked:
-				err = errors.New(terminal.Line(out, answer.Line()))
-				advice := connection.MeantLease(cmd.Context(), c, leasesOf(run, scope, layer), args[0])
-				return exit.Hint(err, "%s", strings.TrimPrefix(advice+" leasehold leases shows what is held", " "))
-			default:
-				_, err = fmt.Fprintln(out, terminal.Line(out, answer.Line()))
+			if err != nil {
 				return err
 			}
+			line := terminal.Line(cmd.OutOrStdout(), answer.Line())
+			if !done.Revoked && !reply.JSON {
+				advice := connection.MeantLease(cmd.Context(), c, leasesOf(run, scope, layer), args[0])
+				return exit.Hint(errors.New(line), "%s", strings.TrimPrefix(advice+" leasehold leases shows what is held", " "))
+			}
+			if err := reply.Print(cmd, answer.Object, line); err != nil || done.Revoked {
+				return err
+			}
+			return exit.ErrReported
 		},
 	})
 	f := cmd.Flags()
@@ -79,7 +73,7 @@ Exit code 1: nobody held it.`,
 	f.StringVar(&layer, "layer", "", "a lease of the layer of the lead at this `path`")
 	f.StringVar(&holder, "holder", "", "if several share it, take it only from the actor at this `path`")
 	f.StringVar(&reason, "reason", "", "told to the holder")
-	f.BoolVar(&asObject, "json", false, "print JSON, one object in a line")
+	reply.Flag(cmd, "print JSON, one object in a line")
 	CompleteWith(cmd, "layer", CompleteLeads)
 	CompleteWith(cmd, "holder", CompleteActors)
 	cmd.ValidArgsFunction = First(CompleteLeases)

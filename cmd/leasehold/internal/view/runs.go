@@ -2,7 +2,6 @@ package view
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -57,7 +56,7 @@ func drawRunList(object json.RawMessage, _ time.Duration, p terminal.Paint) (str
 }
 
 func newRunsRemoveCommand() *cobra.Command {
-	var asObject bool
+	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "rm NAME",
 		Short: "Forget a run that has ended",
@@ -67,20 +66,10 @@ retention is over. A run that has not ended is refused: end it first.`,
   leasehold runs rm release-42`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := cmd.OutOrStdout()
-			answer, err := connection.AsOperator(cmd, true, "operator_run_remove", map[string]any{"run": args[0]})
-			if err != nil {
-				return connection.AsJSON(asObject, out, err)
-			}
-			text := answer.Line()
-			if asObject {
-				text = string(answer.Object)
-			}
-			_, err = fmt.Fprintln(out, text)
-			return err
+			return reply.Call(cmd, true, "operator_run_remove", map[string]any{"run": args[0]}, connection.Line)
 		},
 	})
-	cmd.Flags().BoolVar(&asObject, "json", false, "print JSON, one object in a line")
+	reply.Flag(cmd, "print JSON, one object in a line")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		for _, r := range knownRuns(cmd) {
 			if r.EndedAt != nil && len(args) == 0 {

@@ -2,7 +2,6 @@ package view
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,7 +9,6 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
-	"github.com/leasehold/leasehold/dispatch/client"
 )
 
 // NewTokenCommand issues tokens for programs that are in no tree.
@@ -32,7 +30,7 @@ An actor's token comes from leasehold actor.`,
 
 func newTokenIssueCommand() *cobra.Command {
 	var role string
-	cmd := tokenCommand("operator_token_issue", printToken, func(cmd *cobra.Command, args map[string]any) error {
+	cmd := tokenCommand("operator_token_issue", connection.IssuedToken, func(cmd *cobra.Command, args map[string]any) error {
 		args["role"] = role
 		return Expires(cmd, args, "ttl_secs")
 	})
@@ -48,7 +46,7 @@ that only its program reads. The name is for you, and for rotate and revoke.`
 }
 
 func newTokenRotateCommand() *cobra.Command {
-	cmd := tokenCommand("operator_token_rotate", printToken, nil)
+	cmd := tokenCommand("operator_token_rotate", connection.IssuedToken, nil)
 	cmd.Use, cmd.Short = "rotate NAME", "Replace a token, and print the new one; the old one is void"
 	cmd.ValidArgsFunction = First(completeTokens)
 	cmd.Example = `  leasehold token rotate grafana`
@@ -56,7 +54,7 @@ func newTokenRotateCommand() *cobra.Command {
 }
 
 func newTokenRevokeCommand() *cobra.Command {
-	cmd := tokenCommand("operator_token_revoke", func(answer client.Answer) (string, error) { return answer.Line(), nil }, nil)
+	cmd := tokenCommand("operator_token_revoke", connection.Line, nil)
 	cmd.Use, cmd.Short = "revoke NAME", "Make a token void"
 	cmd.ValidArgsFunction = First(completeTokens)
 	cmd.Example = `  leasehold token revoke grafana`
@@ -76,14 +74,9 @@ func completeTokens(cmd *cobra.Command, _ []string, _ string) (names []string, _
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-func printToken(answer client.Answer) (string, error) {
-	issued, err := connection.Decode[struct{ Token string }](answer.Object)
-	return issued.Token, err
-}
-
 // tokenCommand calls a tool with the name of a token.
-func tokenCommand(tool string, show func(client.Answer) (string, error), more func(cmd *cobra.Command, args map[string]any) error) *cobra.Command {
-	var asObject bool
+func tokenCommand(tool string, show connection.Telling, more func(cmd *cobra.Command, args map[string]any) error) *cobra.Command {
+	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -93,22 +86,10 @@ func tokenCommand(tool string, show func(client.Answer) (string, error), more fu
 					return err
 				}
 			}
-			out := cmd.OutOrStdout()
-			answer, err := connection.AsOperator(cmd, true, tool, args)
-			if err != nil {
-				return connection.AsJSON(asObject, out, err)
-			}
-			text := string(answer.Object)
-			if !asObject {
-				if text, err = show(answer); err != nil {
-					return err
-				}
-			}
-			_, err = fmt.Fprintln(out, text)
-			return err
+			return reply.Call(cmd, true, tool, args, show)
 		},
 	})
-	cmd.Flags().BoolVar(&asObject, "json", false, "print JSON, one object in a line")
+	reply.Flag(cmd, "print JSON, one object in a line")
 	return cmd
 }
 

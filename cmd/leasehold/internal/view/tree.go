@@ -29,7 +29,7 @@ the run that --run names; --json always lists them all.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			asked := TreeLook(run, all)
-			asked.json, asked.watch = l.json, l.watch
+			asked.Reply, asked.watch = l.Reply, l.watch
 			return asked.run(cmd)
 		},
 	})

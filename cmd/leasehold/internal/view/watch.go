@@ -42,7 +42,7 @@ func (l *look) Follow(ctx context.Context, c *client.Client, out io.Writer) erro
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.observe(gctx, c, states) })
 	g.Go(func() error {
-		if !l.json && terminal.Redraws(out) {
+		if !l.JSON && terminal.Redraws(out) {
 			return l.animate(gctx, out, states)
 		}
 		return l.log(gctx, out, states)
@@ -104,7 +104,7 @@ func (l *look) log(ctx context.Context, out io.Writer, states <-chan state) erro
 			if err != nil {
 				return err
 			}
-			if last != nil && !l.json {
+			if last != nil && !l.JSON {
 				text = "\n" + text
 			}
 			last = now
