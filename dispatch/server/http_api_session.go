@@ -115,7 +115,7 @@ func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, actor dis
 		hs.brokeOff(r)
 		return
 	}
-	webConnOf(r).answered(func() {}, func() { hs.presence.lose("", hs.grace(r)) })
+	answered(r, func() {}, func() { hs.presence.lose("", hs.grace(r)) })
 	hs.presence.answered()
 }
 

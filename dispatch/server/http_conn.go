@@ -9,6 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -24,7 +27,9 @@ import (
 //
 // The system accepts an answer from the server long before the client reads it.
 // But a client that closes its connection without reading an answer resets the
-// connection, which shows that the answer was not read.
+// connection, which shows that the answer was not read. A proxy may reset each
+// connection that it is done with, as HAProxy does, which shows nothing: see
+// [direct].
 type webConn struct {
 	net.Conn
 	listener *webListener
@@ -86,11 +91,15 @@ func (c *webConn) vet(ctx context.Context, homes *homes, home *home, a dispatch.
 
 // answered notes that an answer was written. It calls taken when the client
 // sends more or ends its connection, and unread if the client closes the
-// connection without reading the answer.
-func (c *webConn) answered(taken, unread func()) {
+// connection without reading the answer. If that cannot be known, it calls taken.
+func answered(r *http.Request, taken, unread func()) {
+	c := webConnOf(r)
 	if c == nil {
 		taken()
 		return
+	}
+	if !direct(r) {
+		unread = taken
 	}
 	c.settle()
 	c.mu.Lock()
@@ -104,6 +113,26 @@ func (c *webConn) answered(taken, unread func()) {
 		return
 	}
 	c.checkReset() // the client may have closed it before the answer was written
+}
+
+// direct reports whether the client itself is at the other end of the connection. If it
+// names the address at which the connection arrived, no proxy is between: that would have
+// another. It is safer to think that there is a proxy, because a grant that its holder was
+// told, and that is taken back, is worse than one that stays until its ttl is over.
+func direct(r *http.Request) bool {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if local == nil || !local.AddrPort().Addr().IsValid() {
+		return true // a socket of this machine
+	}
+	host, port, err := net.SplitHostPort(r.Host)
+	if err != nil || port != strconv.Itoa(local.Port) {
+		return false
+	}
+	if strings.EqualFold(host, "localhost") {
+		return local.IP.IsLoopback()
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap() == local.AddrPort().Addr().Unmap()
 }
 
 // settle calls taken for an answer that the client has read.

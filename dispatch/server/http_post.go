@@ -183,7 +183,7 @@ func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor disp
 		hs.brokeOff(r)
 		return
 	}
-	webConnOf(r).answered(func() {}, func() { hs.presence.lose("", hs.grace(r)) })
+	answered(r, func() {}, func() { hs.presence.lose("", hs.grace(r)) })
 	hs.presence.answered()
 }
 
@@ -380,7 +380,7 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request
 			if !shares.queue(size, 0) || f.write(w, line, timeout) != nil {
 				return false
 			}
-			webConnOf(r).answered(func() { hs.requests.taken(c) }, func() { hs.unread(c) })
+			answered(r, func() { hs.requests.taken(c) }, func() { hs.unread(c) })
 		case asStream:
 			newEventStream(w, timeout).close()
 		default:
@@ -439,7 +439,7 @@ func tookEvent(r *http.Request) bool {
 	case <-timer.C:
 		return true
 	case <-r.Context().Done():
-		return !webConnOf(r).wasReset()
+		return !direct(r) || !webConnOf(r).wasReset()
 	}
 }
 

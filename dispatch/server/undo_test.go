@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -483,6 +484,70 @@ func TestAnAnswerUnreadBehindTheEndOfItsConnectionIsUndone(t *testing.T) {
 		nc.Close()
 	}
 	expectFree(t, d, path, keys)
+}
+
+// A proxy resets the connections that it is done with, as HAProxy does. That says nothing
+// of its client, which keeps what it was granted, and its session.
+func TestAResetByAProxyUndoesNothing(t *testing.T) {
+	d := newDaemon(t, server.Options{Transport: server.Transport{HTTPGrace: time.Millisecond, HTTPHosts: []string{"leases.example.org"}}})
+	path := d.listenSocket(t)
+	d.token(t, "root")
+	token := d.token(t, "w")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ending := endingListener{ln, make(chan struct{}, 100)}
+	url := d.serveTCP(t, ending)
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	post := func(host, session, head, body string) *http.Response {
+		t.Helper()
+		nc, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\n%s\r\nContent-Length: %d\r\n\r\n%s",
+			host, token, session, head, len(body), body)
+		resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		switch {
+		case err != nil:
+		case strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream"):
+			for answers, line := bufio.NewReader(resp.Body), ""; err == nil && !strings.HasPrefix(line, "data: {"); { // its end follows
+				line, err = answers.ReadString('\n')
+			}
+		default:
+			_, err = io.ReadAll(resp.Body)
+		}
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%+v %v", resp, err)
+		}
+		if err := nc.(*net.TCPConn).SetLinger(0); err != nil { // so that Close resets it
+			t.Fatal(err)
+		}
+		nc.Close()
+		<-ending.ended
+		return resp
+	}
+	hosts := []string{"leases.example.org", "leases.example.org:" + port, "127.0.0.1", "localhost:1", "127.0.0.2:" + port}
+	const asJSON = "Accept: application/json"
+	session := post(hosts[0], "", asJSON, initialize).Header.Get("Mcp-Session-Id")
+	keys := 0
+	for _, host := range hosts {
+		for _, head := range []string{asJSON, asJSON + "\r\nConnection: close", "Accept: text/event-stream"} {
+			post(host, session, head, acquireLine(keys, fmt.Sprint("k", keys)))
+			keys++
+		}
+	}
+	if resp, _, err := postOver(t.Context(), url, token, session, ping); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("its session has ended: %+v %v", resp, err)
+	}
+	p := d.dialSocket(t, path, "checker")
+	for n := range keys {
+		p.send("%s", strings.Replace(acquireLine(n, fmt.Sprint("k", n)), `"wait_secs":50`, `"wait_secs":0`, 1))
+		if line, err := p.br.ReadString('\n'); err != nil || !strings.Contains(line, "LEASE_HELD") {
+			t.Errorf("key %d: %s %v", n, line, err)
+		}
+	}
 }
 
 // An endingListener tells when the server ends its half of a connection.
