@@ -23,6 +23,8 @@ type Column struct {
 	Want int  // columns of a higher rank are left out before it gets narrower than this; 0: its full width
 	Bare int  // least width if nothing else can be narrowed; 0: Want
 	Left bool // shortened at the start, for example for paths, which differ at their ends
+
+	Optional bool // does not exist if all its cells are empty
 }
 
 // A Rank says when a column is left out: the highest rank goes first.
@@ -152,6 +154,9 @@ func (t *Table) fit(width int) (widths []int, empty, without []string) {
 			widths[i] = max(widths[i], Width(r.Cells[i].full()))
 			blank[i] = blank[i] && r.Cells[i].empty()
 		}
+		if c.Optional && blank[i] {
+			widths[i] = leftOut
+		}
 	}
 	if width <= 0 {
 		return widths, nil, nil
@@ -194,7 +199,7 @@ func (t *Table) fit(width int) (widths []int, empty, without []string) {
 	}
 	for i, c := range t.Columns {
 		switch {
-		case widths[i] != leftOut:
+		case widths[i] != leftOut, c.Optional && blank[i]:
 		case blank[i]:
 			empty = append(empty, c.Head)
 		default:

@@ -134,6 +134,23 @@ func TestTablesKeepTheirWidth(t *testing.T) {
 	})
 }
 
+// An optional column is there once a row has something for it. Without one, it takes no
+// room and no note says that it is missing.
+func TestAnOptionalColumnIsThereOnlyIfARowHasIt(t *testing.T) {
+	for _, width := range []int{0, 16, 12} {
+		table := &Table{Columns: []Column{{Head: "NAME"}, {Head: "COST", Optional: true}, {Head: "NOTE", Optional: true}}}
+		table.AddTexts("a", "-", "")
+		table.AddTexts("b", "-", "")
+		if got := table.Render(Paint{Width: width}); got != "NAME\na\nb\n" {
+			t.Errorf("at width %d, with nothing in them:\n%s", width, got)
+		}
+		table.AddTexts("c", "$1", "")
+		if got := table.Render(Paint{Width: width}); got != "NAME  COST\na     -\nb     -\nc     $1\n" {
+			t.Errorf("at width %d, with a cost:\n%s", width, got)
+		}
+	}
+}
+
 // What stands at the end of a cell is there in every width that has room for it, and
 // hides behind no number.
 func TestACellKeepsItsLastText(t *testing.T) {

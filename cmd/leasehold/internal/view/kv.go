@@ -39,7 +39,7 @@ matches, where * stops at / and ** does not. Quote it for the shell.`,
 			l.title = "store of " + layer + " in run " + run + ", " + glob
 			l.args = map[string]any{"run": run, "layer": layer, "glob": glob, "values": values, "limit": limit}
 			l.draw = func(object json.RawMessage, _ time.Duration, p terminal.Paint) (string, error) {
-				return drawEntries(object, glob, values, p)
+				return drawEntries(object, glob, p)
 			}
 			return l.run(cmd)
 		},
@@ -60,7 +60,7 @@ const allEntries = "/**"
 // shownEntry is an entry in the format of operator_kv.
 type shownEntry struct {
 	Path      string
-	Value     json.RawMessage
+	Value     json.RawMessage // if it was asked for
 	Version   uint64
 	UpdatedAt time.Time `json:"updated_at"`
 	UpdatedBy string    `json:"updated_by"`
@@ -69,7 +69,7 @@ type shownEntry struct {
 // maxShownValue limits the width of a value in a table. JSON shows all of it.
 const maxShownValue = 120
 
-func drawEntries(object json.RawMessage, glob string, values bool, p terminal.Paint) (string, error) {
+func drawEntries(object json.RawMessage, glob string, p terminal.Paint) (string, error) {
 	list, err := connection.Decode[struct {
 		Entries   []shownEntry
 		Truncated bool
@@ -88,16 +88,10 @@ func drawEntries(object json.RawMessage, glob string, values bool, p terminal.Pa
 		{Head: "VERSION", Rank: terminal.Minor + 2},
 		{Head: "BY", Rank: terminal.Minor, Want: 12, Left: true},
 		{Head: "AGE", Rank: terminal.Minor + 1},
+		{Head: "VALUE", Want: 24, Bare: 10, Optional: true},
 	}}
-	if values {
-		t.Columns = append(t.Columns, terminal.Column{Head: "VALUE", Want: 24, Bare: 10})
-	}
 	for _, e := range list.Entries {
-		cells := []string{e.Path, strconv.FormatUint(e.Version, 10), e.UpdatedBy, terminal.Brief(time.Since(e.UpdatedAt))}
-		if values {
-			cells = append(cells, terminal.Clip(string(e.Value), maxShownValue))
-		}
-		t.AddTexts(cells...)
+		t.AddTexts(e.Path, strconv.FormatUint(e.Version, 10), e.UpdatedBy, terminal.Brief(time.Since(e.UpdatedAt)), terminal.Clip(string(e.Value), maxShownValue))
 	}
 	text := t.Render(p)
 	if list.Truncated {

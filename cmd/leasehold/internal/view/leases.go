@@ -3,7 +3,6 @@ package view
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -124,15 +123,9 @@ func leaseTable(list []shownLease, since time.Duration) *terminal.Table {
 		{Head: "EXPIRES"},
 		{Head: "TOKEN", Rank: terminal.Minor + 1},
 		{Head: "WAITING", Want: 16, Bare: 10, Left: true},
+		{Head: "REASON", Rank: terminal.Minor + 2, Want: 16, Optional: true},
+		{Head: "WHERE", Rank: terminal.Minor + 3, Want: 16, Left: true, Optional: true},
 	}}
-	reasons := slices.ContainsFunc(list, func(l shownLease) bool { return l.Reason != "" })
-	if reasons {
-		t.Columns = append(t.Columns, terminal.Column{Head: "REASON", Rank: terminal.Minor + 2, Want: 16})
-	}
-	placed := slices.ContainsFunc(list, func(l shownLease) bool { return l.Holder.shownOrigin.String() != "" })
-	if placed {
-		t.Columns = append(t.Columns, terminal.Column{Head: "WHERE", Rank: terminal.Minor + 3, Want: 16, Left: true})
-	}
 	for _, l := range list {
 		scope := l.Scope
 		if l.Layer != "" {
@@ -157,17 +150,10 @@ func leaseTable(list []shownLease, since time.Duration) *terminal.Table {
 		if l.OfferedTo != "" {
 			holder += " (offered to " + l.OfferedTo + ")"
 		}
-		cells := []terminal.Cell{
-			terminal.Text(l.Name + l.Key), terminal.Text(scope), terminal.Text(holder), terminal.Text(expires),
-			terminal.Text(strconv.FormatUint(l.Token, 10)), line,
-		}
-		if reasons {
-			cells = append(cells, terminal.Text(l.Reason))
-		}
-		if placed {
-			cells = append(cells, terminal.Text(l.Holder.shownOrigin.String()))
-		}
-		t.Add(cells...)
+		t.Add(
+			terminal.Text(l.Name+l.Key), terminal.Text(scope), terminal.Text(holder), terminal.Text(expires),
+			terminal.Text(strconv.FormatUint(l.Token, 10)), line, terminal.Text(l.Reason), terminal.Text(l.Holder.shownOrigin.String()),
+		)
 	}
 	return t
 }

@@ -54,13 +54,8 @@ func drawQueues(object json.RawMessage, _ time.Duration, p terminal.Paint) (stri
 // leaves out states without tasks, and then shortens the names of the states.
 func queueTable(list []shownQueue) *terminal.Table {
 	t := &terminal.Table{Columns: []terminal.Column{{Head: "QUEUE", Want: 20, Bare: 8, Left: true}}}
-	states := []string{"READY", "DELAYED", "IN PROGRESS", "COMPLETED", "FAILED", "DEAD", "CANCELLED"}
-	corrupt := slices.ContainsFunc(list, func(q shownQueue) bool { return q.Corrupt > 0 })
-	if corrupt {
-		states = append(states, "CORRUPT")
-	}
-	for _, head := range states {
-		t.Columns = append(t.Columns, terminal.Column{Head: head, Rank: terminal.IfEmpty, Bare: 5})
+	for _, head := range []string{"READY", "DELAYED", "IN PROGRESS", "COMPLETED", "FAILED", "DEAD", "CANCELLED", "CORRUPT"} {
+		t.Columns = append(t.Columns, terminal.Column{Head: head, Rank: terminal.IfEmpty, Bare: 5, Optional: head == "CORRUPT"})
 	}
 	paused := slices.ContainsFunc(list, func(q shownQueue) bool { return q.Paused })
 	if paused {
@@ -68,7 +63,7 @@ func queueTable(list []shownQueue) *terminal.Table {
 	}
 	for _, q := range list {
 		cells := []string{q.Queue}
-		for _, n := range []int{q.Ready, q.Delayed, q.InProgress, q.Completed, q.Failed, q.Dead, q.Cancelled, q.Corrupt}[:len(states)] {
+		for _, n := range []int{q.Ready, q.Delayed, q.InProgress, q.Completed, q.Failed, q.Dead, q.Cancelled, q.Corrupt} {
 			cells = append(cells, count(n))
 		}
 		if paused {

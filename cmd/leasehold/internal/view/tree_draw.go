@@ -57,10 +57,8 @@ func (s shownStand) String() string {
 	return fmt.Sprintf("task %s of %s", terminal.ClipLeft(s.Key, idEnd+1), s.Queue)
 }
 
-// drawActors returns the table of a tree. It has columns for money, notes and the places
-// where actors work only if some actor has them.
+// drawActors returns the table of a tree.
 func drawActors(shown []ShownActor) *terminal.Table {
-	money := slices.ContainsFunc(shown, func(a ShownActor) bool { return a.SpentUSD != nil || a.BudgetUSD != nil })
 	t := &terminal.Table{Columns: []terminal.Column{
 		{Head: "ACTOR", Want: 18, Bare: 10},
 		{Head: "ROLE", Rank: terminal.Minor + 2},
@@ -68,40 +66,20 @@ func drawActors(shown []ShownActor) *terminal.Table {
 		{Head: "HOLDS", Want: 16, Bare: 8, Left: true},
 		{Head: "WAITS FOR", Want: 14, Bare: 9, Left: true},
 		{Head: "AGE", Rank: terminal.Minor + 1},
+		{Head: "COST", Rank: terminal.Minor + 3, Optional: true},
+		{Head: "NOTE", Rank: terminal.Minor, Want: 20, Optional: true},
+		{Head: "MACHINE", Rank: terminal.Minor, Want: 12, Optional: true},
+		{Head: "WHERE", Rank: terminal.Minor + 3, Want: 16, Left: true, Optional: true},
 	}}
-	if money {
-		t.Columns = append(t.Columns, terminal.Column{Head: "COST", Rank: terminal.Minor + 3})
-	}
-	notes := slices.ContainsFunc(shown, func(a ShownActor) bool { return a.note() != "" })
-	if notes {
-		t.Columns = append(t.Columns, terminal.Column{Head: "NOTE", Rank: terminal.Minor, Want: 20})
-	}
-	machines := slices.ContainsFunc(shown, func(a ShownActor) bool { return a.machine() != "" })
-	if machines {
-		t.Columns = append(t.Columns, terminal.Column{Head: "MACHINE", Rank: terminal.Minor, Want: 12})
-	}
-	placed := slices.ContainsFunc(shown, func(a ShownActor) bool { return a.shownOrigin.String() != "" })
-	if placed {
-		t.Columns = append(t.Columns, terminal.Column{Head: "WHERE", Rank: terminal.Minor + 3, Want: 16, Left: true})
-	}
 	branches := branchesOf(shown)
 	for i, a := range shown {
 		name := a.Name
 		if a.Path == dispatch.RootPath && a.Name != a.Path {
 			name = strings.TrimSpace(dispatch.RootPath + " " + a.Name)
 		}
-		cells := []terminal.Cell{terminal.Text(branches[i] + name), terminal.Text(a.Role), terminal.Text(a.state()), a.holds(), a.waitsFor(), terminal.Text(a.age())}
-		if money {
-			cells = append(cells, terminal.Text(a.cost()))
-		}
-		if notes {
-			cells = append(cells, terminal.Text(terminal.Clip(a.note(), maxShownValue)))
-		}
-		if machines {
-			cells = append(cells, terminal.Text(a.machine()))
-		}
-		if placed {
-			cells = append(cells, terminal.Text(a.shownOrigin.String()))
+		cells := []terminal.Cell{
+			terminal.Text(branches[i] + name), terminal.Text(a.Role), terminal.Text(a.state()), a.holds(), a.waitsFor(), terminal.Text(a.age()),
+			terminal.Text(a.cost()), terminal.Text(terminal.Clip(a.note(), maxShownValue)), terminal.Text(a.machine()), terminal.Text(a.shownOrigin.String()),
 		}
 		t.Rows = append(t.Rows, terminal.Row{Cells: cells, Dim: a.EndedAt != nil})
 	}
