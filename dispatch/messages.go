@@ -240,7 +240,7 @@ func (se *Session) Inbox(ctx context.Context, agent string, wait time.Duration) 
 		return nil, 0, err
 	}
 	se.told.Store(true)
-	se.unread.Store(int64(more))
+	_ = se.noteUnread(agent, more) // the answer says how many
 	list, err = mail.Read(context.WithoutCancel(ctx), se.state.eng, se.actor.ID, ids)
 	return list, more, err
 }

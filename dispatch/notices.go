@@ -130,8 +130,8 @@ var noticed = mail.Portion{Count: 5, Bytes: 4 << 10}
 
 // TakeMessages returns messages for an agent of the session that the session's
 // actor has not been told, and marks them as told. more is the number of
-// messages left, or 0 if it has not grown since the last call. The rest can be
-// read with [Session.Inbox].
+// messages left, or 0 if it has not grown since the agent was last told. The
+// rest can be read with [Session.Inbox].
 func (se *Session) TakeMessages(ctx context.Context, agent string) (list []mail.Message, more int, err error) {
 	if se.mail.quiet() {
 		return nil, 0, nil
@@ -156,19 +156,39 @@ func (se *Session) takeMessages(ctx context.Context, agent string) (list []mail.
 				return nil
 			})
 		}
-		if before := se.unread.Swap(int64(left)); int64(left) > before {
-			more = left
+		if err == nil {
+			more = se.noteUnread(agent, left)
 		}
-		if len(ids) > 0 {
+		if len(ids) > 0 || more > 0 {
 			se.told.Store(true)
 		}
-		return others > 0, err
+		return left+others > 0, err
 	})
 	if err != nil || len(ids) == 0 {
 		return nil, more, err
 	}
 	list, err = mail.Read(context.WithoutCancel(ctx), se.state.eng, se.actor.ID, ids)
 	return list, more, err
+}
+
+// noteUnread remembers how many messages an agent knows to be left. It returns
+// the number if it has grown, and otherwise 0.
+func (se *Session) noteUnread(agent string, left int) (more int) {
+	agent = se.agents.known(agent)
+	se.state.mu.Lock()
+	defer se.state.mu.Unlock()
+	if left > se.unread[agent] {
+		more = left
+	}
+	switch {
+	case left == 0:
+		delete(se.unread, agent)
+	case se.unread == nil:
+		se.unread = map[string]int{agent: left}
+	default:
+		se.unread[agent] = left
+	}
+	return more
 }
 
 // local returns the context for an update that only this session is told of.
@@ -184,7 +204,7 @@ func (se *Session) local(ctx context.Context) context.Context {
 func (se *Session) Retell(ctx context.Context) error {
 	se.state.mu.Lock()
 	others, lately := se.toldFor, se.lately
-	se.toldFor, se.lately = nil, nil
+	se.toldFor, se.lately, se.unread = nil, nil, nil
 	se.state.mu.Unlock()
 	for _, p := range others {
 		if err := (&Session{party: p}).Retell(ctx); err != nil {

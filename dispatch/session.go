@@ -40,7 +40,7 @@ type party struct {
 
 	losses bulletin                   // about leases of the session's actor
 	mail   bulletin                   // about messages to the actor
-	unread atomic.Int64               // messages that the session knows are waiting
+	unread map[string]int             // messages that each agent knows to be left; under State.mu
 	told   atomic.Bool                // some notices or messages have been told since the last Retell
 	lately []telling                  // of these notices; under State.mu
 	drain  atomic.Pointer[work.Drain] // the pending end of its run, to be told once; nil: none, or already told

@@ -226,6 +226,17 @@ func (a *subAgents) left() bool {
 	return a.rest[a.Alone]
 }
 
+// known returns the name of a registered agent, and "" for any other, which counts as
+// the main agent.
+func (a *subAgents) known(name string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, known := a.Known[name]; !known {
+		return ""
+	}
+	return name
+}
+
 func (a *subAgents) rests(name string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

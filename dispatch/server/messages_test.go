@@ -200,6 +200,66 @@ func TestAHookTakesNoticesForItsClient(t *testing.T) {
 	})
 }
 
+// A long message is not in an answer, which says that there is one. That is told to
+// each agent once, and again if nobody reads the answer that told it, or if its agent has
+// ended.
+func TestThatAMessageIsUnreadIsToldToItsAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		near, far := net.Pipe()
+		d.conns.Go(func() { d.ServeConn(d.ctx, far, process.Peer{PID: 4711, Transport: "unix"}) })
+		client, other := &writer{peer: &peer{t: t, nc: near}}, &writer{peer: d.dial(t, "other")}
+		client.greet(server.Hello{Run: "r", Name: "client"})
+		hook := func() *writer {
+			w := &writer{peer: d.pipe(t)}
+			w.greet(server.Hello{Operator: true})
+			return w
+		}
+		say := func(to string) {
+			other.ask("actor_message", fmt.Sprintf(`{"to":%q,"text":%q}`, to, strings.Repeat("long ", 1<<10)))
+		}
+		expect := func(who, text, want string) {
+			t.Helper()
+			if strings.Contains(text, "unread") != (want != "") || !strings.Contains(text, want) {
+				t.Errorf("%s is told %s, want %q", who, text, want)
+			}
+		}
+		main := func(want string) {
+			t.Helper()
+			text, _ := client.ask("lease_list", `{}`)
+			expect("the client", text, want)
+		}
+		agent := func(name, want string) {
+			t.Helper()
+			text, _ := hook().ask("hook_notices", fmt.Sprintf(`{"pid":4711,"party":%q}`, name))
+			expect(name, text, want)
+		}
+
+		say("client")
+		lost := hook()
+		lost.call(1, "hook_notices", `{"pid":4711}`)
+		synctest.Wait()
+		lost.nc.Close() // with its answer unread
+		synctest.Wait()
+		main("1 message of another agent is unread")
+		main("")
+
+		for _, name := range []string{"a", "b"} {
+			hook().ask("hook_write", fmt.Sprintf(`{"pid":4711,"party":%q,"hold_secs":600,"name":"x","writes":[{"run":"r","home":true,"keys":["file:%s"]}]}`, name, name))
+			say("holder of file:" + name)
+		}
+		for _, want := range []string{"1 message of another agent is unread", ""} {
+			agent("a", want)
+			agent("b", want)
+		}
+		main("")
+		hook().ask("hook_party_end", `{"pid":4711,"party":"a"}`)
+		agent("b", "")
+		main("2 messages of other agents are unread")
+		main("")
+	})
+}
+
 // What is about a lease of a sub-agent is told to that one alone, whoever of those
 // that share the session calls next, and to the main agent once it has ended. What is
 // to the session is told to its main agent. A party that no client told of may be
