@@ -210,7 +210,12 @@ func (s *store) options() *pebble.Options {
 		},
 	}
 	o.Experimental.TombstoneDenseCompactionThreshold = -1 // never
-	o.Levels[0].FilterPolicy = bloom.FilterPolicy(10)     // also for the other levels
+	// Pebble's own scheduler also wakes up ten times a second, to see whether more
+	// compactions may run at once. Here it is always one, and the end of one starts
+	// the next.
+	o.CompactionConcurrencyRange = func() (lower, upper int) { return 1, 1 }
+	o.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
+	o.Levels[0].FilterPolicy = bloom.FilterPolicy(10) // also for the other levels
 	return o
 }
 

@@ -25,21 +25,31 @@ func awaitDesertion(ctx context.Context, stdout *os.File) error {
 	if os.Getppid() != parent {
 		return errOrphaned // it has ended meanwhile, and its pid may have been reused
 	}
+	// A pipe ends the wait when ctx ends. A wait with a time-out would wake every
+	// idle shim again and again.
+	over, end, err := os.Pipe()
+	if err != nil {
+		return awaitParent(ctx)
+	}
+	defer over.Close()
+	defer end.Close()
+	defer context.AfterFunc(ctx, func() { _ = end.Close() })()
 	fds := []unix.PollFd{
 		{Fd: int32(pidfd), Events: unix.POLLIN},
 		{Fd: int32(stdout.Fd())}, // errors and hang-ups are always reported
+		{Fd: int32(over.Fd())},
 	}
-	for ctx.Err() == nil {
-		const look = 500 // ms between checks of ctx
-		if _, err := unix.Poll(fds, look); err != nil && !errors.Is(err, unix.EINTR) {
+	for {
+		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
 			return awaitParent(ctx)
 		}
-		if fds[0].Revents != 0 {
+		switch {
+		case fds[0].Revents != 0:
 			return errOrphaned
-		}
-		if fds[1].Revents != 0 {
+		case fds[1].Revents != 0:
 			return errUnheard
+		case fds[2].Revents != 0:
+			return nil
 		}
 	}
-	return nil
 }
