@@ -210,10 +210,8 @@ func reconnect(cmd *cobra.Command, d *connection.Dialer, hello server.Hello, wai
 		if !wait || !errors.Is(err, connection.ErrNoDaemon) && !errors.Is(err, connection.ErrNoServer) && !connection.BrokeOff(err) || time.Now().After(giveUp) {
 			return c, err
 		}
-		select {
-		case <-time.After(redial):
-		case <-cmd.Context().Done():
-			return nil, context.Cause(cmd.Context())
+		if err := connection.Pause(cmd.Context(), redial); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -23,11 +23,28 @@ import (
 // HelloTimeout is how long the exchange that opens a connection may take.
 const HelloTimeout = 10 * time.Second
 
-// A client waits a little longer after each attempt to connect.
-const (
-	FirstRetry = 20 * time.Millisecond
-	LastRetry  = time.Second
-)
+// RetryAfter returns how long to wait before the next attempt to connect: longer after each
+// failure.
+func RetryAfter(failures int) time.Duration {
+	return min(20*time.Millisecond<<min(failures, 10), time.Second)
+}
+
+// Pause waits. If ctx ends first, it returns the cause of that.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Final reports whether a server has refused a connection for good. With UNAVAILABLE and
+// LIMIT it refuses one for the present.
+func Final(err error) bool {
+	refused, ok := errors.AsType[*server.HelloError](err)
+	return ok && refused.Code != "UNAVAILABLE" && refused.Code != "LIMIT"
+}
 
 // ErrNoDaemon says that no daemon runs.
 var ErrNoDaemon = errors.New("no daemon")

@@ -45,8 +45,8 @@ const (
 const peerSilence = server.Silence(9 * time.Second)
 
 // reachServer connects to a server elsewhere. It tries the server of the last connection
-// first, and then the next ones in turn; it waits longer for the last. A refusal is final, except UNAVAILABLE and LIMIT:
-// after these it tries the next server, and after a certificate that is not trusted.
+// first, and then the next ones in turn; it waits longer for the last. After a refusal that is
+// not [Final] it tries the next server, and after a certificate that is not trusted.
 func (d *Dialer) reachServer(ctx context.Context) (net.Conn, error) {
 	urls := d.target.Servers.URLs
 	var failed, untrusted error
@@ -61,10 +61,9 @@ func (d *Dialer) reachServer(ctx context.Context) (net.Conn, error) {
 			d.Socket = u.String()
 			return nc, nil
 		}
-		refused, _ := errors.AsType[*server.HelloError](err)
 		if _, ok := errors.AsType[notTrusted](err); ok {
 			untrusted = cmp.Or(untrusted, err)
-		} else if refused != nil && refused.Code != "UNAVAILABLE" && refused.Code != "LIMIT" || ctx.Err() != nil {
+		} else if Final(err) || ctx.Err() != nil {
 			return nil, err
 		}
 		failed = errors.Join(failed, fmt.Errorf("%s: %w", u, err))

@@ -41,7 +41,7 @@ const moveTimeout = 2 * time.Second
 // another server, it connects again.
 func (d *Dialer) Open(ctx context.Context, hello server.Hello, start bool) (*client.Client, error) {
 	var giveUp time.Time
-	for retry := FirstRetry; ; retry = min(2*retry, LastRetry) {
+	for failures := 0; ; failures++ {
 		c, ended, err := d.open(ctx, hello, start)
 		if !ended {
 			return c, err
@@ -52,10 +52,8 @@ func (d *Dialer) Open(ctx context.Context, hello server.Hello, start bool) (*cli
 		if time.Now().After(giveUp) {
 			return nil, exit.Hint(fmt.Errorf("the daemon at %s ended the connection before it answered: %w", d.Socket, err), "%s", AskDoctor)
 		}
-		select {
-		case <-time.After(retry):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := Pause(ctx, RetryAfter(failures)); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (d *Dialer) start(ctx context.Context) (net.Conn, error) {
 		if locked {
 			break
 		}
-		if err := pause(ctx); err != nil {
+		if err := Pause(ctx, startPoll); err != nil {
 			return nil, err
 		}
 	}
@@ -105,7 +105,7 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 			// as a daemon that was just started by hand. In its first instants
 			// this cannot be seen.
 			seen := place.Open(state) || time.Since(ended) < firstInstants
-			if !seen || pause(ctx) != nil {
+			if !seen || Pause(ctx, startPoll) != nil {
 				return nil, &StartError{errors.New(lastWords(log, said))}
 			}
 			continue
@@ -116,7 +116,7 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 				return nc, nil
 			}
 		}
-		if err := pause(ctx); err != nil {
+		if err := Pause(ctx, startPoll); err != nil {
 			return nil, err
 		}
 	}
@@ -127,15 +127,6 @@ type StartError struct{ cause error }
 
 func (e *StartError) Error() string { return "the daemon did not start: " + e.cause.Error() }
 func (e *StartError) Unwrap() error { return e.cause }
-
-func pause(ctx context.Context) error {
-	select {
-	case <-time.After(startPoll):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
 
 // spawn starts a daemon that is not a descendant of this process, so that it is
 // not ended with this process and its descendants.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/database"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
@@ -277,10 +278,8 @@ func drain(ctx context.Context, c *postgres.Cluster, name string, undo bool, out
 		if !slices.ContainsFunc(look.Servers, func(s cluster.Server) bool { return !s.Draining }) {
 			return exit.Hint(fmt.Errorf("every server is draining, so %s goes on to lead", name), "start another server, or take one back with --undo")
 		}
-		select {
-		case <-time.After(drainPoll):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := connection.Pause(ctx, drainPoll); err != nil {
+			return err
 		}
 	}
 }

@@ -220,13 +220,9 @@ func stop(ctx context.Context, st status) error {
 		fmt.Errorf("the daemon, process %d, has not ended in %v", st.PID, stopTimeout),
 		"if it is stuck, kill -9 %d ends it; nothing that was acknowledged is lost", st.PID))
 	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
 	for !gone() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := connection.Pause(ctx, 10*time.Millisecond); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -91,12 +91,12 @@ func (h *hold) confirm(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return context.Canceled
-		case errors.As(err, &refusal) && refusal.Code != "UNAVAILABLE", permanent(err):
+		case errors.As(err, &refusal) && refusal.Code != "UNAVAILABLE", connection.Final(err):
 			return err
 		case failures == 5:
 			return err
 		}
-		if failures++; backoff(ctx, failures, connection.LastRetry) != nil {
+		if failures++; connection.Pause(ctx, connection.RetryAfter(failures)) != nil {
 			return context.Canceled
 		}
 	}
@@ -165,12 +165,12 @@ func (h *hold) keep(ctx context.Context) *lossError {
 			return nil
 		case errors.As(err, &refusal) && refusal.Code != "UNAVAILABLE":
 			return &lossError{why: refusal.Message}
-		case permanent(err):
+		case connection.Final(err):
 			return &lossError{why: fmt.Sprintf("%s: %v", h.names(), err)}
 		}
 		lastErr = err
 		failures++
-		next = min(connection.FirstRetry<<min(failures, 10), connection.LastRetry)
+		next = connection.RetryAfter(failures)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -110,23 +109,4 @@ func (l *execLink) file() (*os.File, error) {
 		return nil, fmt.Errorf("share the connection with the watchdog: %w", err)
 	}
 	return os.NewFile(uintptr(fd), "connection"), nil
-}
-
-// permanent reports whether a connection was refused for good.
-func permanent(err error) bool {
-	var refused *server.HelloError
-	return errors.As(err, &refused) && refused.Code != "UNAVAILABLE" && refused.Code != "LIMIT"
-}
-
-// backoff waits a little longer after each failure, but never longer than
-// atMost.
-func backoff(ctx context.Context, failures int, atMost time.Duration) error {
-	timer := time.NewTimer(min(connection.FirstRetry<<min(failures, 10), connection.LastRetry, max(atMost, 0)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -66,7 +66,7 @@ func (h *hold) obtain(ctx context.Context) error {
 			}
 			args["ticket"] = ticket // keeps the place in line
 			failures = 0
-		case h.link.hello.Handle == "" || permanent(err):
+		case h.link.hello.Handle == "" || connection.Final(err):
 			return err // never connected, or the session has ended
 		case failures > 0 && time.Now().After(patience):
 			return err
@@ -74,7 +74,7 @@ func (h *hold) obtain(ctx context.Context) error {
 			if failures++; failures == 1 {
 				patience = time.Now().Add(execOutage)
 			}
-			if backoff(ctx, failures, connection.LastRetry) != nil {
+			if connection.Pause(ctx, connection.RetryAfter(failures)) != nil {
 				return context.Canceled
 			}
 		}

@@ -362,9 +362,7 @@ func (g *guard) insist(ctx context.Context, args map[string]any) (answer mcp.Ans
 		case !connection.IsCode(err, "UNAVAILABLE"):
 			return answer, err
 		}
-		select {
-		case <-time.After(connection.FirstRetry):
-		case <-ctx.Done():
+		if connection.Pause(ctx, connection.RetryAfter(0)) != nil {
 			return answer, err
 		}
 	}

@@ -164,21 +164,21 @@ func (s *shim) attempted(a attempt) {
 		s.resume(a.welcome)
 		return
 	}
-	refused, permanent := errors.AsType[*server.HelloError](a.err)
-	permanent = permanent && refused.Code != "UNAVAILABLE" && refused.Code != "LIMIT"
-	if s.failures++; s.failures == 1 || permanent {
+	final := connection.Final(a.err)
+	if s.failures++; s.failures == 1 || final {
 		s.logf("%v", a.err)
 	}
 	if _, ok := errors.AsType[*connection.StartError](a.err); ok && s.failures >= maxStarts {
 		s.patience = time.Time{} // another start would fail in the same way
 	}
 	switch {
-	case permanent: // refused until the next request, which tries again
+	case final: // refused until the next request, which tries again
+		refused, _ := errors.AsType[*server.HelloError](a.err)
 		for _, r := range s.inOrder() {
 			s.refuse(r, refused.Code, refused.Message)
 		}
 	case time.Now().Before(s.patience):
-		s.retry = time.After(min(connection.FirstRetry<<min(s.failures, 10), connection.LastRetry))
+		s.retry = time.After(connection.RetryAfter(s.failures))
 	default:
 		for _, r := range s.inOrder() {
 			s.refuse(r, "UNAVAILABLE", s.unreached(a.err))

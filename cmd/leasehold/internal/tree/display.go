@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 	"github.com/leasehold/leasehold/dispatch/launcher"
@@ -67,12 +68,8 @@ func treeView(ctx context.Context, out io.Writer, run string, daemon *runDaemon)
 						_ = l.Follow(ctx, c, out) // until the run is over, or the connection is lost
 						c.Close()
 					}
-					if ctx.Err() != nil {
+					if connection.Pause(ctx, time.Second) != nil { // else the daemon is away
 						return
-					}
-					select { // the daemon is away
-					case <-time.After(time.Second):
-					case <-ctx.Done():
 					}
 				}
 			}()

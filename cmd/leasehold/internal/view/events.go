@@ -166,7 +166,7 @@ func (s *stream) copy(ctx context.Context, c *client.Client, out, stderr io.Writ
 		}
 		answer, err := call()
 		if s.follow && connection.IsCode(err, "NOT_FOUND") {
-			if err := sleep(ctx, daemonPoll); err != nil { // nobody has joined the run yet
+			if err := connection.Pause(ctx, daemonPoll); err != nil { // nobody has joined the run yet
 				return err
 			}
 			continue
@@ -244,13 +244,4 @@ func newEventTable() *terminal.Table {
 		{Head: "EVENT", Rank: terminal.Minor + 2, Want: 12},
 		{Head: "WHAT", Want: 40, Bare: 16},
 	}}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -83,12 +83,8 @@ func (l *look) showEmpty(out io.Writer) error {
 
 // awaitDaemon waits until a daemon runs, and connects to it.
 func awaitDaemon(cmd *cobra.Command) (*client.Client, error) {
-	tick := time.NewTicker(daemonPoll)
-	defer tick.Stop()
 	for {
-		select {
-		case <-tick.C:
-		case <-cmd.Context().Done():
+		if connection.Pause(cmd.Context(), daemonPoll) != nil {
 			return nil, exit.Code(exit.OK) // Ctrl-C ends a watch normally
 		}
 		c, err := connection.Operator(cmd, false)

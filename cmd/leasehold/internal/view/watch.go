@@ -79,10 +79,8 @@ func (l *look) observe(ctx context.Context, c *client.Client, states chan<- stat
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		select {
-		case <-time.After(pauseAfter(took)):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := connection.Pause(ctx, pauseAfter(took)); err != nil {
+			return err
 		}
 	}
 }
