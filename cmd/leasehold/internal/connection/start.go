@@ -22,6 +22,7 @@ import (
 const (
 	startTimeout = 25 * time.Second // on a busy machine; one that has ended is noticed at once
 	startPoll    = 10 * time.Millisecond
+	lastPoll     = 20 * startPoll // of many that wait
 
 	// firstInstants is within what time of taking its state a daemon says so.
 	firstInstants = 500 * time.Millisecond
@@ -54,7 +55,9 @@ func (d *Dialer) start(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	defer lock.Close() // and with it the lock
-	for {
+	// Hundreds may wait on a machine that has just started. They wait longer each
+	// time, or they would take the processor from the daemon they wait for.
+	for wait := startPoll; ; wait = min(2*wait, lastPoll) {
 		locked, err := process.TryLock(lock)
 		if err != nil {
 			return nil, err
@@ -65,7 +68,7 @@ func (d *Dialer) start(ctx context.Context) (net.Conn, error) {
 		if locked {
 			break
 		}
-		if err := Pause(ctx, startPoll); err != nil {
+		if err := Pause(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
