@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,7 +73,10 @@ func Adopt() (release func(), err error) {
 func seeToAdopted() {
 	adopting.Lock()
 	defer adopting.Unlock()
-	for _, pid := range childrenOf() {
+	for _, pid := range mayBeAdopted() {
+		if adopting.children[pid] {
+			continue
+		}
 		e, dead, ok := readStat(pid)
 		if !ok || !adoptedLocked(e) {
 			continue
@@ -128,15 +130,15 @@ func adoptedIn(t *table) (list []*entry) {
 	return list
 }
 
-// childrenOf returns the children of this process, zombies included.
-func childrenOf() (pids []int) {
-	files, _ := filepath.Glob("/proc/self/task/*/children")
-	for _, file := range files {
-		text, _ := os.ReadFile(file) // fails if the thread has just ended
-		for field := range strings.FieldsSeq(string(text)) {
-			if pid, err := strconv.Atoi(field); err == nil {
-				pids = append(pids, pid)
-			}
+// mayBeAdopted returns the children of the first thread of this process, zombies
+// included. The kernel gives an orphan to the first thread of its new parent that
+// has not ended, and Go keeps that thread to the end. A look at every thread would
+// grow with the agents, since one waits for each of them.
+func mayBeAdopted() (pids []int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())) // fails on a kernel without it
+	for field := range strings.FieldsSeq(string(text)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, pid)
 		}
 	}
 	return pids

@@ -120,3 +120,22 @@ func TestProcessLivesWithoutItsFirstThread(t *testing.T) {
 		t.Errorf("counts as dead: %+v", found)
 	}
 }
+
+// The look for adopted processes is made twenty times a second. It must not grow with
+// the agents: at first it read a file for each, and with a hundred agents that did
+// nothing the dispatcher took a fifth of a core.
+func TestTheLookForAdoptedProcessesDoesNotGrowWithTheAgents(t *testing.T) {
+	cost := func() float64 { return testing.AllocsPerRun(10, process.SeeToAdopted) }
+	before := cost()
+	mark := "TEST_MARK=" + uuid.NewString()
+	for range 50 {
+		p, err := process.Start(process.Spec{Argv: []string{"sleep", "1000"}, Env: append(os.Environ(), mark), Mark: mark})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = p.Stop(context.Background(), 0) }()
+	}
+	if after := cost(); after > before+50 {
+		t.Errorf("%v allocations with 50 agents, %v without", after, before)
+	}
+}
