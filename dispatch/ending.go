@@ -136,6 +136,7 @@ func (e *ender) actor(a Actor, why end) {
 		rows.Put(tx, endingSession+string(se.ID[:]), se, se.Actor)
 		rows.Put(tx, closedPrefix+string(se.ID[:]), se, se.Actor)
 		e.cuts = append(e.cuts, cut{se.ID, ended.endedError()})
+		e.s.noteDismissed(tx, ended, se)
 		noteSession(tx, a, se.ID, event.SessionEnded, "its actor ended")
 	}
 	run, _ := getRun(tx, a.Run)

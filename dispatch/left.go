@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
@@ -59,4 +60,66 @@ func (s *State) leftBy(run string, o Origin) left {
 		return left{}
 	}
 	return l
+}
+
+// A dismissal is the end of an actor whose client may still run. The actor's session is
+// gone, so the model has to call a tool to hear of it. It is told by the hooks of its
+// client, each of its agents once.
+type dismissal struct {
+	err   *EndedError
+	agent string // the only one that is told; "": all
+	until time.Time
+	told  map[string]bool // by agent
+}
+
+// A toldEnd is a dismissal that an agent was told of.
+type toldEnd struct {
+	of    *dismissal
+	party string
+}
+
+// noteDismissed remembers for the hooks of a client that its actor was ended. Whoever has
+// been quiet for longer than quietSubAgent is told by its next call of a tool only.
+func (s *State) noteDismissed(tx engine.Tx, a Actor, record sessionRecord) {
+	c := client{pid: record.Origin.PID, mark: record.Origin.Mark}
+	if c.pid == 0 && c.mark == "" {
+		return
+	}
+	now := tx.Now()
+	d := &dismissal{a.endedError(), record.Agents.Alone, now.Add(quietSubAgent), make(map[string]bool)}
+	tx.AfterCommit(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		maps.DeleteFunc(s.dismissed, func(_ client, list []*dismissal) bool { return now.After(list[len(list)-1].until) })
+		s.dismissed[c] = append(slices.DeleteFunc(s.dismissed[c], func(o *dismissal) bool {
+			same := o.agent == d.agent && o.err.Run == d.err.Run && o.err.Path == d.err.Path && o.err.At.Equal(d.err.At) // of another session
+			return same || now.After(o.until)
+		}), d)
+	})
+}
+
+// TakeDismissals returns the ends of a client's actors that an agent of the client was not
+// told of, for an answer of se, an operator's session. If nobody reads the answer, they are
+// told again. A client that has connected as another actor since is told nothing.
+func (se *Session) TakeDismissals(ctx context.Context, pid int, mark, agent string) (list []*EndedError, err error) {
+	now, err := se.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := se.state
+	again := make(map[string]bool) // by run
+	for _, p := range s.partiesOf(pid, mark) {
+		again[p.actor.Run] = again[p.actor.Run] || !p.guest && p.agents.isAlone("")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.dismissed[client{pid: pid, mark: mark}] {
+		if now.After(d.until) || d.told[agent] || d.agent != "" && d.agent != agent || d.agent == "" && again[d.err.Run] {
+			continue
+		}
+		d.told[agent] = true
+		se.toldOf = append(se.toldOf, toldEnd{d, agent})
+		list = append(list, d.err)
+	}
+	return list, nil
 }

@@ -204,7 +204,10 @@ func (se *Session) local(ctx context.Context) context.Context {
 func (se *Session) Retell(ctx context.Context) error {
 	se.state.mu.Lock()
 	others, lately := se.toldFor, se.lately
-	se.toldFor, se.lately, se.unread = nil, nil, nil
+	for _, t := range se.toldOf {
+		delete(t.of.told, t.party)
+	}
+	se.toldFor, se.toldOf, se.lately, se.unread = nil, nil, nil, nil
 	se.state.mu.Unlock()
 	for _, p := range others {
 		if err := (&Session{party: p}).Retell(ctx); err != nil {

@@ -54,6 +54,7 @@ type party struct {
 	mark     string       // of its client's process, if that runs elsewhere
 	guest    bool         // the daemon holds it open, for a client without a connection
 	attached int          // connections; under State.mu
+	toldOf   []toldEnd    // ended actors that its answers have told of; under State.mu
 	toldFor  []*party     // whose notices an operator's answers have told; under State.mu
 	ending   bool         // cannot be resumed any more; under State.mu
 }

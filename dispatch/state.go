@@ -87,6 +87,8 @@ type State struct {
 	detached map[uuid.UUID]detached // sessions that may be resumed
 	left     map[client]left        // what clients are told that connect again
 
+	dismissed map[client][]*dismissal // actors that were ended, for the hooks of their clients
+
 	guard  guard
 	guests struct {
 		mu   sync.Mutex
@@ -116,7 +118,10 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 		layers:   make(map[uuid.UUID]*layer.Layer),
 		detached: make(map[uuid.UUID]detached),
 		left:     make(map[client]left),
-		ends:     make(chan struct{}, 1),
+
+		dismissed: make(map[client][]*dismissal),
+
+		ends: make(chan struct{}, 1),
 
 		launchers: work.NewLaunchers(eng, work.Options{Alive: opts.Alive, Find: opts.Process}),
 	}

@@ -260,6 +260,65 @@ func TestThatAMessageIsUnreadIsToldToItsAgent(t *testing.T) {
 	})
 }
 
+// An actor that was ended has no session any more, and its model may call no tool. So the
+// hooks of its client tell each of its agents once, and not those of another client.
+func TestAHookTellsThatAnActorWasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		connect := func(pid int, name string) *writer {
+			near, far := net.Pipe()
+			d.conns.Go(func() { d.ServeConn(d.ctx, far, process.Peer{PID: pid, Transport: "unix"}) })
+			w := &writer{peer: &peer{t: t, nc: near}}
+			w.greet(server.Hello{Run: "r", Name: name, Directory: "/work"})
+			return w
+		}
+		client := connect(4711, "client")
+		connect(4712, "other")
+		client.ask("run_lease_acquire", `{"key":"x"}`)
+		operator := func() *writer {
+			w := &writer{peer: d.pipe(t)}
+			w.greet(server.Hello{Operator: true})
+			return w
+		}
+		told := func(pid int, agent string) string {
+			t.Helper()
+			text, _ := operator().ask("hook_notices", fmt.Sprintf(`{"pid":%d,"party":%q}`, pid, agent))
+			return text
+		}
+		const nothing = "nothing new\n"
+		if text := told(4711, ""); !strings.HasPrefix(text, nothing) {
+			t.Errorf("before: %s", text)
+		}
+		operator().ask("operator_actor_end", `{"run":"r","path":"client","reason":"the plan has changed"}`)
+
+		lost := operator()
+		lost.call(1, "hook_notices", `{"pid":4711}`)
+		synctest.Wait()
+		lost.nc.Close() // with its answer unread
+		synctest.Wait()
+		for _, agent := range []string{"", "sub-agent"} {
+			text := told(4711, agent)
+			for _, want := range []string{"actor client of run r has ended, by operator", "the plan has changed", `its lease \"x\" is released`} {
+				if !strings.Contains(text, want) {
+					t.Errorf("agent %q is not told %s: %s", agent, want, text)
+				}
+			}
+			if text := told(4711, agent); !strings.HasPrefix(text, nothing) {
+				t.Errorf("agent %q is told again: %s", agent, text)
+			}
+		}
+		if text := told(4712, ""); !strings.HasPrefix(text, nothing) {
+			t.Errorf("another client is told %s", text)
+		}
+
+		// A client that has connected as another actor goes on.
+		connect(4711, "again")
+		if text := told(4711, "third"); !strings.HasPrefix(text, nothing) {
+			t.Errorf("after it has connected again: %s", text)
+		}
+	})
+}
+
 // What is about a lease of a sub-agent is told to that one alone, whoever of those
 // that share the session calls next, and to the main agent once it has ended. What is
 // to the session is told to its main agent. A party that no client told of may be

@@ -358,6 +358,13 @@ func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a noticeA
 		}
 		return err
 	})
+	if err == nil && se.Actor().Role == dispatch.Operator {
+		var ends []*dispatch.EndedError
+		ends, err = se.TakeDismissals(ctx, a.PID, a.Mark, partyOf(a.Party))
+		for _, ended := range ends {
+			list.Notices = append(list.Notices, Notice{Code: "UNAUTHENTICATED", Reason: ended.Error(), At: stampOf(ended.At)})
+		}
+	}
 	var lines []string
 	if len(list.Notices) > 0 {
 		lines = append(lines, wholeNotices(list.Notices))

@@ -66,8 +66,8 @@ writes. A shell command cannot be checked before it runs: files of others that
 have changed after it are reported to both sides, and recorded.
 
 It also gives the model what it has not been told yet, before its next tool call or
-when it is about to stop: leases it lost, messages of other agents, and who waits
-for what it holds. When Claude Code or Codex has compacted or cleared a conversation,
+when it is about to stop: leases it lost, messages of other agents, who waits for
+what it holds, and that its actor was ended. When Claude Code or Codex has compacted or cleared a conversation,
 its model is told which leases and claims it still holds.
 
 The file .leasehold.toml at the root of the project has the settings:
