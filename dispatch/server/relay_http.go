@@ -20,16 +20,19 @@ import (
 // An HTTP connection whose first request is for a partition elsewhere is passed
 // on unchanged, with everything that follows. If a later request is for another
 // partition, the server that received it passes it on in the same way, once:
-// after the answer the connection is closed, and the client opens another. The
-// answering server must know whether its answers were read, which only the
-// client's own connection shows: see [webConn]. So the frame that says that the
-// client has left is followed by a [webEnd].
+// after the answer the connection is closed, and the client opens another. It does
+// the same, once, with a request for a partition that it has ceased to lead, so
+// that requests in flight are answered by the next leader. The answering server
+// must know whether its answers were read, which only the client's own connection
+// shows: see [webConn]. So the frame that says that the client has left is followed
+// by a [webEnd].
 
 // passedHTTP is what a passage says about an HTTP client: the names and the
 // address by which it may have reached the first server.
 type passedHTTP struct {
 	Hosts []string       `json:"hosts,omitempty"`
 	Local netip.AddrPort `json:"local"`
+	Again bool           `json:"again,omitempty"` // a server has passed it on that has ceased to lead
 }
 
 // A webEnd says how a client left: how many bytes of answers were written to
@@ -131,12 +134,12 @@ func (e *endpoint) orPass(serve http.Handler) http.Handler {
 			p.Web.Local = local.AddrPort()
 		}
 		if before, again := c.Conn.(*passedWeb); again {
-			if before.partition == p.Partition {
+			p.Web.Again = before.partition == p.Partition
+			if p.Web.Again && (before.Again || r.URL.Path == RemotePath) {
 				serve.ServeHTTP(w, r)
 				return
 			}
 			p.Web.Hosts = before.Hosts
-			r.Close = r.URL.Path != RemotePath // which is the last request in any case
 		}
 		home, way, to, err := e.server.reach(r.Context(), false, p)
 		switch {
@@ -147,6 +150,9 @@ func (e *endpoint) orPass(serve http.Handler) http.Handler {
 				return
 			}
 			defer e.endings.Done()
+			if _, again := c.Conn.(*passedWeb); again {
+				r.Close = r.URL.Path != RemotePath // which is the last request in any case
+			}
 			e.pass(w, r, way, to)
 		case errors.Is(err, errNotReached):
 			w.Header().Set("Retry-After", "1")
@@ -201,10 +207,16 @@ func (e *endpoint) pass(w http.ResponseWriter, r *http.Request, way *Way, to net
 	_ = nc.SetDeadline(time.Time{})
 	end := func() { c.Conn.Close(); to.Close() }
 	defer context.AfterFunc(e.ctx, end)()
-	defer context.AfterFunc(way.Over, end)()
+	answered := make(chan struct{})
+	defer context.AfterFunc(way.Over, func() {
+		select {
+		case <-time.After(lastAnswer):
+			end()
+		case <-answered:
+		}
+	})()
 
 	back := &answers{to: c}
-	answered := make(chan struct{})
 	go func() { // ends with either connection
 		defer close(answered)
 		_, err := io.Copy(back, to)
@@ -217,7 +229,7 @@ func (e *endpoint) pass(w http.ResponseWriter, r *http.Request, way *Way, to net
 	if _, err = out.Write(first.Bytes()); err == nil {
 		_, _ = io.Copy(out, in) // whichever side ends, there is nothing more to pass on
 	}
-	if e.ctx.Err() == nil && way.Over.Err() == nil {
+	if e.ctx.Err() == nil && way.Over.Err() == nil && !c.doorLost() {
 		_ = to.SetWriteDeadline(time.Now().Add(passageTimeout))
 		if out.end() == nil {
 			_ = binary.Write(to, binary.BigEndian, back.end())
@@ -226,6 +238,11 @@ func (e *endpoint) pass(w http.ResponseWriter, r *http.Request, way *Way, to net
 	to.Close()
 	<-answered
 }
+
+// lastAnswer is how long connections stay with a server that leads their partition no
+// more: it answers what it was asked, and passes on what it is asked now. A client has
+// no answer to what it sends on a connection that is closed at that moment.
+const lastAnswer = 2 * time.Second
 
 // passedOn notes that another server checks who the client is.
 func (c *webConn) passedOn() {

@@ -92,6 +92,19 @@ func (h *hub) door(t *testing.T, opts server.Options) *frontDoor {
 	return d
 }
 
+// behind returns a door to a server that passes its clients on to the hub.
+func (h *hub) behind(t *testing.T, former *frontDoor) *frontDoor {
+	t.Helper()
+	ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+	front := former.daemon
+	front.conns.Go(func() {
+		if err := front.ServePassages(front.ctx, tls.NewListener(ln, h.tls)); err != nil {
+			t.Error(err)
+		}
+	})
+	return (&hub{daemon: h.daemon, ln: ln, tls: h.tls}).door(t, server.Options{})
+}
+
 // die ends all that the hub hears of the door, as kill -9 does.
 func (d *frontDoor) die() {
 	d.mu.Lock()
@@ -271,6 +284,42 @@ func TestHTTPClientThatGoesFromAnotherServer(t *testing.T) {
 		three.want(409, "POST", "/leases", `{"key":"b"}`)
 		time.Sleep(5 * time.Second)
 		three.want(201, "POST", "/leases", `{"key":"b"}`)
+	})
+}
+
+// What a client has asked when another server comes to lead its partition is answered, by
+// the one that led or, if that led no more when it was asked, by the next.
+func TestAPartitionThatMovesLeavesNoRequestUnanswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := newHub(t, server.Options{})
+		began, finish := make(chan struct{}), make(chan struct{})
+		hub.AddTestTool("work", func(context.Context, *dispatch.Session) string {
+			began <- struct{}{}
+			<-finish
+			return "done"
+		})
+		former := hub.door(t, server.Options{}) // it led, and passes its clients on now
+		for name, door := range map[string]*frontDoor{"led": hub.door(t, server.Options{}), "led no more": hub.behind(t, former)} {
+			session := door.open(t)
+			answered := make(chan string)
+			go func() {
+				resp, err := door.client.Do(door.request(t, "POST", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"work"}}`, session...))
+				if err != nil {
+					answered <- err.Error()
+					return
+				}
+				defer resp.Body.Close()
+				body, err := io.ReadAll(resp.Body)
+				answered <- fmt.Sprint(resp.Status, string(body), err)
+			}()
+			<-began
+			door.over()
+			time.Sleep(time.Millisecond)
+			finish <- struct{}{}
+			if got := <-answered; !strings.Contains(got, "done") {
+				t.Errorf("the server that was asked %s: %s", name, got)
+			}
+		}
 	})
 }
 
