@@ -55,7 +55,7 @@ var arrows = [][]string{
 	{"engine"},
 	{"engine/cluster"},
 	{"client"}, // what others import: it knows nothing of the daemon but the API
-	{"engine/clock", "engine/jsontext", "engine/record", "engine/traceparent", "registry/filekey"},
+	{"dispatch/spelling", "engine/clock", "engine/jsontext", "engine/record", "engine/traceparent", "registry/filekey"},
 }
 
 // keepers implement or test the seam and know nothing else of the project. The

@@ -27,6 +27,9 @@ const Separator = "→"
 // written for S1→W2, since not every keyboard has the arrow.
 func PathOf(typed string) string { return strings.ReplaceAll(typed, "/", Separator) }
 
+// TypedPath returns a path as people type it, with slashes.
+func TypedPath(path string) string { return strings.ReplaceAll(path, Separator, "/") }
+
 // RootPath is the path of every run's root.
 const RootPath = "root"
 

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/dispatch/spelling"
 )
 
 // flagError says in this command's words what cobra says in those of its library: which
@@ -27,7 +27,7 @@ func flagError(c *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if near := connection.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+		if near := spelling.Nearest(unknown.GetSpecifiedName(), names); near != "" {
 			return exit.Hint(err, "did you mean --%s? %s --help lists the flags", near, c.CommandPath())
 		}
 	}

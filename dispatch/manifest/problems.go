@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/leasehold/leasehold/dispatch/spelling"
 )
 
 // A Problem is one error in a manifest.
@@ -52,36 +54,9 @@ func nearest(word string, known []string) string {
 	}
 	best, least := "", len(word)/4+2
 	for _, k := range known {
-		if d := distance(strings.ToLower(word), k); d < least {
+		if d := spelling.Distance(strings.ToLower(word), k); d < least {
 			best, least = k, d
 		}
 	}
 	return best
-}
-
-// distance is the number of letters that must be inserted, deleted, changed or
-// swapped with their neighbour to turn a into b.
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			change := 1
-			if a[i-1] == b[j-1] {
-				change = 0
-			}
-			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d = min(d, rows[i-2][j-2]+1)
-			}
-			rows[i][j] = d
-		}
-	}
-	return rows[len(a)][len(b)]
 }

@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/leasehold/leasehold/dispatch"
 )
@@ -46,7 +45,7 @@ func whereLogsAre(ctx context.Context, state *dispatch.State, a showLogsArgs, er
 	}
 	for _, actor := range runs[0].Actors {
 		if w := actor.Work; actor.Path == a.Path && w != nil && w.Machine != "" && w.Logs != "" {
-			typed := strings.ReplaceAll(a.Path, dispatch.Separator, "/")
+			typed := dispatch.TypedPath(a.Path)
 			return fmt.Errorf("%w: %s runs, or ran, on machine %s, and what it writes is there, in %s; run this on that machine: leasehold logs %s %s",
 				dispatch.ErrNotFound, typed, w.Machine, w.Logs, a.Run, typed)
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
+	"github.com/leasehold/leasehold/dispatch/spelling"
 	"github.com/leasehold/leasehold/engine/traceparent"
 )
 
@@ -240,7 +241,7 @@ func findTool(ctx context.Context, c *client.Client, name string) (mcp.Tool, err
 	for _, t := range known {
 		names = append(names, t.Name)
 	}
-	if near := connection.Nearest(name, names); near != "" {
+	if near := spelling.Nearest(name, names); near != "" {
 		list = "did you mean " + near + "? " + list
 	}
 	return mcp.Tool{}, exit.Hint(exit.Usagef("unknown tool %q", name), "%s", cmp.Or(connection.VersionAdvice(c.Version), list))

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/spelling"
 	"github.com/leasehold/leasehold/registry/filekey"
 )
 
@@ -87,7 +89,7 @@ func MeantLease(ctx context.Context, c *client.Client, args map[string]any, key 
 	for _, l := range held {
 		keys = append(keys, l.Key)
 	}
-	near := Nearest(key, keys)
+	near := spelling.Nearest(key, keys)
 	if file := filekey.Prefix + key; slices.Contains(keys, file) {
 		near = file
 	}
@@ -147,13 +149,13 @@ func meantRun(name string, runs []knownRun) string {
 			names = append(names, r.Run)
 		}
 	}
-	switch near := Nearest(name, names); {
+	switch near := spelling.Nearest(name, names); {
 	case len(names) == 0:
 		return "there is no run yet: leasehold dispatch or leasehold actor add makes one, and so does an agent that connects"
 	case near != "":
 		return fmt.Sprintf("did you mean run %s?", near)
 	default:
-		return "the runs are " + Some(names) + "; leasehold runs shows them"
+		return "the runs are " + terminal.Some(names) + "; leasehold runs shows them"
 	}
 }
 
@@ -162,39 +164,31 @@ func meantActor(path string, run knownRun, others []knownRun) string {
 	for _, a := range run.Actors {
 		switch {
 		case a.Path == path && a.EndedAt != nil:
-			return fmt.Sprintf("actor %s has ended; leasehold tree --run %s --all shows why", slashed(path), run.Run)
+			return fmt.Sprintf("actor %s has ended; leasehold tree --run %s --all shows why", dispatch.TypedPath(path), run.Run)
 		case a.Path == path: // it is there, so it is its layer that is not
 			lead := dispatch.RootPath
 			if i := strings.LastIndex(path, dispatch.Separator); i >= 0 {
 				lead = path[:i]
 			}
-			return fmt.Sprintf("a worker leads no layer; %s is in the layer of %s", slashed(path), slashed(lead))
+			return fmt.Sprintf("a worker leads no layer; %s is in the layer of %s", dispatch.TypedPath(path), dispatch.TypedPath(lead))
 		case a.EndedAt == nil:
-			paths = append(paths, a.Path)
+			paths = append(paths, dispatch.TypedPath(a.Path))
 		}
 	}
-	for _, p := range paths {
-		if strings.HasSuffix(p, dispatch.Separator+path) {
-			return fmt.Sprintf("did you mean %s? A path begins below the root", slashed(p))
-		}
-	}
-	if near := Nearest(path, paths); near != "" {
-		return fmt.Sprintf("did you mean %s?", slashed(near))
+	if question := spelling.Path(dispatch.TypedPath(path), paths); question != "" {
+		return question
 	}
 	for _, r := range others {
 		if slices.ContainsFunc(r.Actors, func(a knownActor) bool { return a.Path == path && a.EndedAt == nil }) {
-			return fmt.Sprintf("run %s has an actor %s: name that run with --run %s", r.Run, slashed(path), r.Run)
+			return fmt.Sprintf("run %s has an actor %s: name that run with --run %s", r.Run, dispatch.TypedPath(path), r.Run)
 		}
 	}
 	return fmt.Sprintf("leasehold tree --run %s --all shows the actors of the run", run.Run)
 }
 
-// slashed returns a path as a user types it.
-func slashed(path string) string { return strings.ReplaceAll(path, dispatch.Separator, "/") }
-
 func meantQueue(ctx context.Context, c *client.Client, name string, run knownRun, others []knownRun) string {
 	queues := queuesOf(ctx, c, run.Run)
-	if near := Nearest(name, queues); near != "" {
+	if near := spelling.Nearest(name, queues); near != "" {
 		return fmt.Sprintf("did you mean queue %s?", near)
 	}
 	for _, r := range others[:min(len(others), maxRunsAsked)] {
@@ -205,7 +199,7 @@ func meantQueue(ctx context.Context, c *client.Client, name string, run knownRun
 	if len(queues) == 0 {
 		return fmt.Sprintf("run %s has no queues: a queue begins with its first task", run.Run)
 	}
-	return fmt.Sprintf("the queues of run %s are %s", run.Run, Some(queues))
+	return fmt.Sprintf("the queues of run %s are %s", run.Run, terminal.Some(queues))
 }
 
 func queuesOf(ctx context.Context, c *client.Client, run string) (names []string) {
@@ -217,56 +211,4 @@ func queuesOf(ctx context.Context, c *client.Client, run string) (names []string
 		names = append(names, q.Queue)
 	}
 	return names
-}
-
-// Some joins the first few names for a sentence.
-func Some(names []string) string {
-	const few = 5
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
-}
-
-// Nearest returns the name that was probably meant by one that is not among
-// names, or "" if none is similar. A name of which every letter would change
-// is not similar.
-func Nearest(name string, names []string) (near string) {
-	length := len([]rune(name))
-	least := max(1, length/3) + 1
-	for _, n := range names {
-		d := edits([]rune(strings.ToLower(name)), []rune(strings.ToLower(n)))
-		begins := strings.HasPrefix(strings.ToLower(n), strings.ToLower(name)) && name != ""
-		if begins {
-			d = min(d, 1)
-		}
-		if d < least && (d < length || begins) {
-			near, least = n, d
-		}
-	}
-	return near
-}
-
-// edits returns how many runes must be inserted, removed, changed or swapped
-// with the next to turn a into b.
-func edits(a, b []rune) int {
-	before, last, now := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range a {
-		now[0] = i + 1
-		for j := range b {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			now[j+1] = min(last[j]+cost, last[j+1]+1, now[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				now[j+1] = min(now[j+1], before[j-1]+1)
-			}
-		}
-		before, last, now = last, now, before
-	}
-	return last[len(b)]
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/launcher"
+	"github.com/leasehold/leasehold/dispatch/spelling"
 )
 
 // poll is the interval at which the files of an agent are read. The agent
@@ -104,7 +105,7 @@ func elsewhere(cmd *cobra.Command, run, path string, err error) error {
 	for _, r := range tree.Runs {
 		for _, a := range r.Actors {
 			if a.Path == path && a.Machine != "" && a.Logs != "" {
-				typed := strings.ReplaceAll(path, dispatch.Separator, "/")
+				typed := dispatch.TypedPath(path)
 				return exit.Hint(fmt.Errorf("%s runs, or ran, on machine %s, and what it writes is there, in %s", typed, a.Machine, a.Logs),
 					"run this on that machine: leasehold logs %s %s", run, typed)
 			}
@@ -133,7 +134,7 @@ func find(cmd *cobra.Command, base, run, path string) (*launcher.Directory, erro
 		return dir, nil
 	}
 	runs := launcher.RunNames(base)
-	if near := connection.Nearest(run, runs); near != "" {
+	if near := spelling.Nearest(run, runs); near != "" {
 		return nil, exit.Hint(err, "did you mean run %s?", near)
 	}
 	if _, asked := connection.AsOperator(cmd, false, "operator_tree", map[string]any{"run": run}); asked == nil {
@@ -142,13 +143,13 @@ func find(cmd *cobra.Command, base, run, path string) (*launcher.Directory, erro
 	if len(runs) == 0 {
 		return nil, exit.Hint(err, "leasehold dispatch makes a directory for each run that it starts, and there is none")
 	}
-	return nil, exit.Hint(err, "the runs are %s", connection.Some(runs))
+	return nil, exit.Hint(err, "the runs are %s", terminal.Some(runs))
 }
 
 func actorsOf(dir *launcher.Directory) (paths []string) {
 	list, _ := dir.Logs()
 	for _, l := range list {
-		paths = append(paths, strings.ReplaceAll(l.Path, dispatch.Separator, "/"))
+		paths = append(paths, dispatch.TypedPath(l.Path))
 	}
 	return paths
 }
@@ -164,21 +165,16 @@ func Of(dir *launcher.Directory, path string) (launcher.Logs, error) {
 			return l, nil
 		}
 	}
-	typed := strings.ReplaceAll(path, dispatch.Separator, "/")
+	typed := dispatch.TypedPath(path)
 	err = fmt.Errorf("no agent was started as %s in the run of %s", typed, dir.Path)
 	paths := actorsOf(dir)
-	for _, p := range paths {
-		if strings.HasSuffix(p, "/"+typed) {
-			return launcher.Logs{}, exit.Hint(err, "did you mean %s? A path begins below the root", p)
-		}
-	}
-	if near := connection.Nearest(typed, paths); near != "" {
-		return launcher.Logs{}, exit.Hint(err, "did you mean %s?", near)
+	if question := spelling.Path(typed, paths); question != "" {
+		return launcher.Logs{}, exit.Hint(err, "%s", question)
 	}
 	if len(paths) == 0 {
 		return launcher.Logs{}, exit.Hint(err, "none has been started yet")
 	}
-	return launcher.Logs{}, exit.Hint(err, "those that were started are %s", connection.Some(paths))
+	return launcher.Logs{}, exit.Hint(err, "those that were started are %s", terminal.Some(paths))
 }
 
 // show prints the output of an actor and, with follow, new output as it

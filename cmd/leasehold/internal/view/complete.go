@@ -186,7 +186,7 @@ func paths(cmd *cobra.Command, fits func(ShownActor) bool) (list []string) {
 		}
 		for _, a := range r.Actors {
 			if fits(a) {
-				list = append(list, strings.ReplaceAll(a.Path, dispatch.Separator, "/"))
+				list = append(list, dispatch.TypedPath(a.Path))
 			}
 		}
 	}

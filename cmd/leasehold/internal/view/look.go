@@ -216,7 +216,7 @@ func (l *look) noteOtherRuns(cmd *cobra.Command, c *client.Client) {
 		}
 	}
 	if len(names) > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: this is run %s; --run shows another: %s\n", seen, connection.Some(names))
+		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: this is run %s; --run shows another: %s\n", seen, terminal.Some(names))
 	}
 }
 

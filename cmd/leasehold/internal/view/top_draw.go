@@ -272,7 +272,7 @@ func (m *top) detailLines(p terminal.Paint) (lines []string) {
 		return []string{"it is forgotten"}
 	}
 	a := m.seen.run.Actors[i]
-	line("path", strings.ReplaceAll(a.Path, dispatch.Separator, "/"))
+	line("path", dispatch.TypedPath(a.Path))
 	line("role", a.Role)
 	line("state", a.state())
 	line("note", a.note())
