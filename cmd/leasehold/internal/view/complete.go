@@ -2,7 +2,6 @@ package view
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -123,21 +122,17 @@ func limited(cmd *cobra.Command) (done context.CancelFunc) {
 	return cancel
 }
 
-// known calls a tool of the daemon for a completion.
-func known(cmd *cobra.Command, tool string, args map[string]any) (json.RawMessage, error) {
+// known asks the daemon for a completion. If none answers, it returns nothing.
+func known[T any](cmd *cobra.Command, tool string, args map[string]any) (list T) {
 	defer limited(cmd)()
-	answer, err := connection.AsOperator(cmd, false, tool, args)
-	return answer.Object, err
+	if answer, err := connection.AsOperator(cmd, false, tool, args); err == nil {
+		list, _ = connection.Decode[T](answer.Object)
+	}
+	return list
 }
 
-// knownRuns asks the daemon for the runs. If no daemon answers, it returns none.
 func knownRuns(cmd *cobra.Command) []ShownRun {
-	answer, err := known(cmd, "operator_tree", map[string]any{})
-	if err != nil {
-		return nil
-	}
-	list, _ := connection.Decode[struct{ Runs []ShownRun }](answer)
-	return list.Runs
+	return known[struct{ Runs []ShownRun }](cmd, "operator_tree", map[string]any{}).Runs
 }
 
 func CompleteRuns(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {

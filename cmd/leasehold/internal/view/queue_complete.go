@@ -1,12 +1,9 @@
 package view
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/spf13/cobra"
-
-	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 )
 
 // queueFlag adds --queue to a command.
@@ -16,12 +13,8 @@ func queueFlag(cmd *cobra.Command, name *string) {
 }
 
 func completeQueues(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-	answer, err := knownOf(cmd, "operator_queue_stats", map[string]any{})
-	if err == nil {
-		list, _ := connection.Decode[struct{ Queues []shownQueue }](answer)
-		for _, q := range list.Queues {
-			names = append(names, q.Queue)
-		}
+	for _, q := range knownOf[queueList](cmd, "operator_queue_stats", map[string]any{}).Queues {
+		names = append(names, q.Queue)
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
@@ -35,13 +28,9 @@ func completeTasks(state string, at int) cobra.CompletionFunc {
 			request["queue"] = args[0]
 		}
 		if len(args) == at {
-			answer, err := knownOf(cmd, "operator_queue_list", request)
-			if err == nil {
-				list, _ := connection.Decode[struct{ Tasks []shownTask }](answer)
-				for _, t := range list.Tasks {
-					if !slices.Contains(args, t.TaskID) {
-						ids = append(ids, cobra.CompletionWithDesc(t.TaskID, t.Queue+" "+t.State))
-					}
+			for _, t := range knownOf[struct{ Tasks []shownTask }](cmd, "operator_queue_list", request).Tasks {
+				if !slices.Contains(args, t.TaskID) {
+					ids = append(ids, cobra.CompletionWithDesc(t.TaskID, t.Queue+" "+t.State))
 				}
 			}
 		}
@@ -50,11 +39,11 @@ func completeTasks(state string, at int) cobra.CompletionFunc {
 }
 
 // knownOf calls known for the command line's run.
-func knownOf(cmd *cobra.Command, tool string, args map[string]any) (json.RawMessage, error) {
+func knownOf[T any](cmd *cobra.Command, tool string, args map[string]any) (list T) {
 	run, err := meantRun(cmd)
 	if err != nil {
-		return nil, err
+		return list
 	}
 	args["run"] = run
-	return known(cmd, tool, args)
+	return known[T](cmd, tool, args)
 }

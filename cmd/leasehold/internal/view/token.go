@@ -62,14 +62,11 @@ func newTokenRevokeCommand() *cobra.Command {
 }
 
 func completeTokens(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-	answer, err := known(cmd, "operator_token_list", map[string]any{})
-	if err == nil {
-		list, _ := connection.Decode[struct {
-			Tokens []struct{ Name, Role string }
-		}](answer)
-		for _, t := range list.Tokens {
-			names = append(names, cobra.CompletionWithDesc(t.Name, t.Role))
-		}
+	list := known[struct {
+		Tokens []struct{ Name, Role string }
+	}](cmd, "operator_token_list", map[string]any{})
+	for _, t := range list.Tokens {
+		names = append(names, cobra.CompletionWithDesc(t.Name, t.Role))
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
