@@ -35,9 +35,9 @@ type Record struct {
 	Dir       string    `json:"dir"`       // its working directory
 	OnDemand  bool      `json:"on_demand"` // started by a client, not by a person or a supervisor
 
-	Format       int           `json:"format"`             // of the state; see [dispatch.Format]
-	Files        int           `json:"files,omitempty"`    // the format of its files; see [pebble.Format]
-	Database     bool          `json:"database,omitempty"` // it has the state
+	Format       int           `json:"state_format"`           // of the state; see [dispatch.Format]
+	Files        int           `json:"files_format,omitempty"` // the format of its files; see [pebble.Format]
+	Database     bool          `json:"database,omitempty"`     // it has the state
 	Certificates []Certificate `json:"certificates,omitempty"`
 }
 
