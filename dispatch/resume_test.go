@@ -130,6 +130,7 @@ func TestAResumedRunGoesOnWhereItWas(t *testing.T) {
 		if err != nil || info.Dispatched.Life != 2 {
 			t.Fatalf("resumed: %+v %v", info, err)
 		}
+		synctest.Wait() // the sweep that found the launcher gone may still be closing the session
 		if held.Context().Err() == nil {
 			t.Error("a session of the earlier life lives on")
 		}
