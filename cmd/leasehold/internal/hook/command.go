@@ -408,7 +408,7 @@ func allNames(list []target) (names []string) {
 func withoutDaemon(settings project.Guard, files []string, why error) verdict {
 	names := strings.Join(files, ", ")
 	if settings.WithoutDaemon == project.Refuse {
-		return verdict{refuse: fmt.Sprintf("leasehold cannot tell who may change %s: %v; %s is set to refuse then. Ask your user to start it: leasehold serve", names, why, project.File)}
+		return verdict{refuse: fmt.Sprintf("leasehold cannot tell who may change %s: %v; %s is set to refuse then. Ask your user to run leasehold doctor, which says what to do", names, why, project.File)}
 	}
 	return verdict{note: fmt.Sprintf("leasehold did not check whether somebody else is changing %s, and lets it happen: %v", names, why)}
 }
