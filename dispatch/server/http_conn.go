@@ -116,9 +116,9 @@ func answered(r *http.Request, taken, unread func()) {
 }
 
 // direct reports whether the client itself is at the other end of the connection. If it
-// names the address at which the connection arrived, no proxy is between: that would have
-// another. It is safer to think that there is a proxy, because a grant that its holder was
-// told, and that is taken back, is worse than one that stays until its ttl is over.
+// names the address at which the connection arrived, no proxy is between, because clients
+// of a proxy name the proxy's address. In doubt there is a proxy: a grant that is taken back
+// although its holder was told of it is worse than one that stays until its ttl is over.
 func direct(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if local == nil || !local.AddrPort().Addr().IsValid() {

@@ -21,7 +21,7 @@ func (r *Reply) Flag(cmd *cobra.Command, usage string) {
 	cmd.Flags().BoolVar(&r.JSON, "json", false, usage)
 }
 
-// A Telling makes the text for people of an answer.
+// A Telling returns what people read of an answer.
 type Telling = func(client.Answer) (string, error)
 
 // Line tells the line of an answer that is for people.
