@@ -277,10 +277,6 @@ func (m *Message) object(value json.RawMessage) json.RawMessage {
 // Request reports whether the message needs a response.
 func (m *Message) Request() bool { return m.Method != "" && m.ID != nil }
 
-// Notification reports whether the message is a notification, which needs no
-// response.
-func (m *Message) Notification() bool { return m.Method != "" && m.ID == nil }
-
 // Waits reports whether the call asks to wait. Every tool that can wait has the
 // same argument for it; byDefault applies to a call without that argument.
 func (m *Message) Waits(byDefault bool) (waits bool) {
