@@ -179,9 +179,11 @@ func (s *store) Close() error {
 
 var formatKey = append([]byte{byte(memory.Meta)}, "format"...)
 
+const formatVersion = 3 // 1 had no marks, 2 had no journal
+
 // Format is the format number of the files of a state. A version that has a smaller number
 // does not open them.
-const Format = 3 // 1 had no marks, 2 had no journal
+const Format = formatVersion
 
 // checkFormat refuses a state that a later version of this package has written,
 // and otherwise writes the present version. It returns the version found, or 0.
@@ -196,10 +198,10 @@ func (s *store) checkFormat() (found byte, err error) {
 	switch {
 	case err != nil:
 		return found, err
-	case found > Format:
-		return found, fmt.Errorf("%w: its files have format %d, and this version reads formats up to %d", engine.ErrNewer, found, Format)
-	case found < Format:
-		return found, s.db.Set(formatKey, []byte{Format}, pebble.Sync)
+	case found > formatVersion:
+		return found, fmt.Errorf("%w: its files have format %d, and this version reads formats up to %d", engine.ErrNewer, found, formatVersion)
+	case found < formatVersion:
+		return found, s.db.Set(formatKey, []byte{formatVersion}, pebble.Sync)
 	}
 	return found, nil
 }
