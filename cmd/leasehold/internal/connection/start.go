@@ -126,10 +126,10 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 }
 
 // A StartError says why a daemon ended before it listened.
-type StartError struct{ cause error }
+type StartError struct{ Err error }
 
-func (e *StartError) Error() string { return "the daemon did not start: " + e.cause.Error() }
-func (e *StartError) Unwrap() error { return e.cause }
+func (e *StartError) Error() string { return "the daemon did not start: " + e.Err.Error() }
+func (e *StartError) Unwrap() error { return e.Err }
 
 // spawn starts a daemon that is not a descendant of this process, so that it is
 // not ended with this process and its descendants.

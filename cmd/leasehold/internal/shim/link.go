@@ -159,7 +159,7 @@ const (
 func (s *shim) attempted(a attempt) {
 	s.attempt = nil
 	if a.err == nil {
-		s.failures = 0
+		s.failures, s.failedStarts = 0, 0
 		s.link = a.link
 		s.resume(a.welcome)
 		return
@@ -168,7 +168,9 @@ func (s *shim) attempted(a attempt) {
 	if s.failures++; s.failures == 1 || final {
 		s.logf("%v", a.err)
 	}
-	if _, ok := errors.AsType[*connection.StartError](a.err); ok && s.failures >= maxStarts {
+	if _, failed := errors.AsType[*connection.StartError](a.err); !failed {
+		s.failedStarts = 0
+	} else if s.failedStarts++; s.failedStarts >= maxStarts {
 		s.patience = time.Time{} // another start would fail in the same way
 	}
 	switch {

@@ -2,12 +2,16 @@ package shim
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 )
 
 // A daemon that reads a call only once its answers have been read does not wait for a
@@ -48,5 +52,33 @@ func TestADaemonThatIsWrittenToIsRead(t *testing.T) {
 		daemon.Wait()
 		client.Close()
 		far.Close()
+	})
+}
+
+// Calls are told that no daemon starts only after some starts have failed in a row. A
+// daemon that is killed as soon as it listens has started.
+func TestCallsWaitForADaemonThatIsKilledAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShim(Config{}, io.Discard)
+		s.patience = time.Now().Add(s.cfg.Outage)
+		waiting := func(err error) bool {
+			s.attempted(attempt{err: err})
+			return !s.patience.IsZero()
+		}
+		killed, failed := fmt.Errorf("handshake: %w", io.EOF), &connection.StartError{Err: errors.New("no space left on device")}
+		for range maxStarts {
+			if !waiting(killed) || !waiting(failed) {
+				t.Fatal("the calls do not wait for the next daemon")
+			}
+		}
+		waiting(killed)
+		for n := 1; n < maxStarts; n++ {
+			if !waiting(failed) {
+				t.Errorf("the calls do not wait after %d starts that failed", n)
+			}
+		}
+		if waiting(failed) {
+			t.Errorf("the calls still wait after %d starts that failed", maxStarts)
+		}
 	})
 }

@@ -74,10 +74,11 @@ type shim struct {
 	subscribed  map[string][]byte // resources/subscribe, by URI
 
 	// Used while there is no link.
-	attempt  <-chan attempt // the attempt in progress
-	retry    <-chan time.Time
-	failures int       // in a row
-	patience time.Time // until when requests wait for the daemon
+	attempt      <-chan attempt // the attempt in progress
+	retry        <-chan time.Time
+	failures     int       // in a row
+	failedStarts int       // of a daemon, in a row
+	patience     time.Time // until when requests wait for the daemon
 }
 
 // A request is a request without an answer.
