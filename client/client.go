@@ -224,14 +224,14 @@ func (c *Client) later(do func()) {
 	}
 }
 
-// reached reports whether a call that failed may have come to a server. One that answers
-// 503 has not done it.
+// reached reports whether a call that failed may have come to a server. A server that
+// answers 503 has not done it, but a proxy need not know what the server did.
 func reached(err error) bool {
 	if dialled, ok := errors.AsType[*net.OpError](err); ok {
 		return dialled.Op != "dial"
 	}
 	refusal, ok := errors.AsType[*Error](err)
-	return !ok || refusal.Status != http.StatusServiceUnavailable
+	return !ok || refusal.foreign || refusal.Status != http.StatusServiceUnavailable
 }
 
 // retriable reports whether a failed call may succeed if it is sent again. While

@@ -35,6 +35,8 @@ type Error struct {
 	Code    string // LEASE_HELD, STALE_TOKEN, …
 	Message string // what, who, and what next
 	Object  json.RawMessage
+
+	foreign bool // a proxy's, which has no code
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -52,6 +54,7 @@ func errorOf(status int, body []byte) *Error {
 	e := &Error{Status: status, Object: body}
 	var p struct{ Code, Detail, Message string }
 	if json.Unmarshal(body, &p) != nil || p.Code == "" {
+		e.foreign = true
 		e.Code, e.Message = "UNAVAILABLE", fmt.Sprintf("%d %s: %.200s", status, http.StatusText(status), body)
 		return e
 	}
@@ -62,11 +65,7 @@ func errorOf(status int, body []byte) *Error {
 // passing reports whether another try, or another server, may give another
 // answer.
 func (e *Error) passing() bool {
-	switch e.Status {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
+	return e.Status == http.StatusServiceUnavailable || e.foreign && e.Status >= http.StatusInternalServerError
 }
 
 // lost reports whether the refusal says that the lease or claim is not held.

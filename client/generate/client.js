@@ -18,8 +18,8 @@
 // outage is over. A call without an answer ends with a TimeoutError once timeout is over. It
 // is cancelled, as one that its signal ends is: what it was granted is given back, and what it
 // enqueued is removed. Its other effects stay, as what kv_set wrote, and so do all if the server
-// is not reached: the text of the TimeoutError says so. If no server answers, an Unanswered is
-// thrown, which says whether the call may have taken effect. If the session has ended, as after
+// is not reached: the text of the TimeoutError says so. If no server answers, or only a proxy does to a
+// call that may have taken effect, an Unanswered is thrown, which says whether it may have. If the session has ended, as after
 // 15 minutes without a call, the next call opens another, and what was held before is lost.
 //
 // Generated from the OpenAPI document by client/generate: do not edit.
@@ -123,23 +123,17 @@ export class Client {
       const again = { ...call, idempotencyKey: headers["Idempotency-Key"] };
       return this.#call(operation, args, again, { timeout: this.#timeout, outage: this.#outage });
     }
-    let answer = null;
-    try {
-      if (text !== "") answer = JSON.parse(text);
-    } catch (e) {
-      if (response.ok) throw e; // a proxy's refusal need not be JSON
-    }
-    if (!response.ok || response.status === 202) throw new Refusal(response.status, answer ?? {});
-    return answer;
+    if (!response.ok || response.status === 202) throw refusalOf(response, text);
+    return text === "" ? null : JSON.parse(text);
   }
 
   async #answer(path, request, signal, { timeout, outage }) {
     const giveUp = performance.now() + outage * 1000;
-    let sent = false;
+    let unsure = false;
     for (let failures = 1; ; failures++) {
-      let response, text, failure;
+      let response, text, failure, refused;
       const stop = new AbortController();
-      const tooLate = `no answer within ${timeout} s${request.method === "GET" ? "" : unsure}`;
+      const tooLate = `no answer within ${timeout} s${request.method === "GET" ? "" : mayBeDone}`;
       const givenUp = () => stop.abort(signal.reason);
       if (signal?.aborted) givenUp();
       signal?.addEventListener("abort", givenUp);
@@ -147,28 +141,41 @@ export class Client {
       try {
         response = await fetch(this.#url + path, { ...request, signal: stop.signal });
         text = await response.text();
-        if (![502, 503, 504].includes(response.status)) return [response, text];
+        if (response.status < 500) return [response, text];
+        refused = refusalOf(response, text);
+        if (refused.code !== "" && response.status !== 503) return [response, text];
+        unsure ||= refused.code === ""; // it is a proxy's, which need not know what the server did
       } catch (e) {
         if (stop.signal.aborted) throw stop.signal.reason;
         failure = e;
-        sent ||= !/refused|ENOTFOUND/i.test([e.code, e.cause?.code, e.cause?.message]);
+        unsure ||= !/refused|ENOTFOUND/i.test([e.code, e.cause?.code, e.cause?.message]);
       } finally {
         clearTimeout(late);
         signal?.removeEventListener("abort", givenUp);
       }
       // The first connection to break may have been that of a daemon that has ended since.
       if (performance.now() >= giveUp && (failures > 1 || !failure)) {
-        if (!failure) return [response, text];
-        const effect = sent && request.method !== "GET" ? unsure : "";
-        throw new Unanswered(`no server answers at ${this.#url}: ${failure.cause?.message || failure.message}${effect}`, { cause: failure });
+        unsure &&= request.method !== "GET";
+        if (refused && !unsure) return [response, text];
+        const cause = failure ?? refused;
+        throw new Unanswered(`no server answers at ${this.#url}: ${cause.cause?.message || cause.message}${unsure ? mayBeDone : ""}`, { cause });
       }
       if (failures > 1 || !failure) await pause(Math.min(20 * 2 ** failures, 1000) * (0.5 + Math.random() / 2), signal);
     }
   }
 }
 
-const unsure = "; the call may have taken effect, so look before you repeat it";
+const mayBeDone = "; the call may have taken effect, so look before you repeat it";
 const leaving = { timeout: 5, outage: 5 }; // for the last calls of somebody who leaves
+
+// refusalOf returns the refusal of a response. A proxy's need not be JSON.
+function refusalOf(response, text) {
+  let data;
+  try {
+    data = JSON.parse(text);
+  } catch {}
+  return new Refusal(response.status, data ?? {});
+}
 
 // pause waits so many milliseconds, or until the signal ends it.
 function pause(ms, signal) {

@@ -15,8 +15,8 @@ outage (seconds) is over. A call that is sent again with the same call_key has o
 One that ends by a time-out or by Ctrl-C is cancelled: what it was granted is given back,
 and what it enqueued is removed. Its other effects stay, as what kv_set wrote, and so do
 all if the server is not reached: the text of the time-out says so.
-If no server answers, the exception is Unanswered if the call may have taken effect, and
-otherwise that of the last connection. If the session has ended, as after 15 minutes
+If no server answers, or only a proxy does, with a status from 500 on, the exception is
+Unanswered if the call may have taken effect, and otherwise that of the last connection. If the session has ended, as after 15 minutes
 without a call, the next call opens another, and what was held before is lost.
 
 Generated from the OpenAPI document by client/generate: do not edit.
@@ -73,6 +73,14 @@ def _names(text, names):
     if not text or {".", ".."} & set(names):  # it would be the path of another call
         raise ValueError(f"{text!r} must not be empty, or contain . or .. as a name")
     return "/".join(urllib.parse.quote(name, safe="") for name in names)
+
+
+def _object(text):
+    try:
+        answered = json.loads(text)
+    except ValueError:
+        return {}  # a proxy's refusal need not be JSON
+    return answered if isinstance(answered, dict) else {}
 
 
 def _unchanged(version):
@@ -151,9 +159,9 @@ class Client:
         return conn
 
     def _answer(self, method, path, data, headers, timeout, outage) -> Any:
-        failures, sent, give_up = 0, False, time.monotonic() + outage
+        failures, sent, unsure, give_up = 0, False, False, time.monotonic() + outage
         while True:
-            failure = conn = answer = text = None
+            failure = conn = answer = text = refused = None
             try:
                 conn = self._connect(timeout)
                 sent = True
@@ -165,8 +173,13 @@ class Client:
                 text = answer.read()
                 if conn.sock:  # which it has if the server keeps it open
                     self._idle.append(conn)
-                if answer.status not in (502, 503, 504):
+                if answer.status < 500:
                     return answer, text
+                refused = Refusal(answer.status, _object(text))
+                if refused.code and answer.status != 503:
+                    return answer, text
+                # Without a code it is a proxy's, which need not know what the server did.
+                unsure = unsure or not refused.code
             except BaseException as e:
                 if conn:
                     conn.close()
@@ -176,14 +189,14 @@ class Client:
                     raise socket.timeout(f"no answer within {timeout} s" + _UNSURE) from e
                 if not passing:  # a wrong certificate is a ValueError, too
                     raise
-                failure = e
+                failure, unsure = e, unsure or sent
             failures += 1
             # The first connection to break may have been that of a daemon that has ended since.
             if time.monotonic() >= give_up and (failures > 1 or not failure):
-                if not failure:
+                if unsure and method != "GET":
+                    raise Unanswered(f"no server answers: {failure or refused}" + _UNSURE) from failure
+                if refused:
                     return answer, text
-                if sent and method != "GET":
-                    raise Unanswered(f"no server answers: {failure}" + _UNSURE) from failure
                 raise failure
             if failures > 1 or not failure:
                 time.sleep(random.uniform(0.5, 1) * min(0.02 * 2 ** min(failures, 6), 1))
@@ -215,12 +228,6 @@ class Client:
         if session and not limits and answer.headers.get("Leasehold-Session") == "ended" and route != "/api/v1/session":
             self._open(session)
             return self._call(method, route, query, body, headers.get("Idempotency-Key"), condition, (self._timeout, self._outage))
-        try:
-            answered = json.loads(text) if text else None
-        except ValueError:
-            if answer.status < 300:
-                raise
-            answered = None  # a proxy's refusal need not be JSON
         if answer.status >= 300 or answer.status == 202:
-            raise Refusal(answer.status, answered if isinstance(answered, dict) else {})
-        return answered
+            raise Refusal(answer.status, _object(text))
+        return json.loads(text) if text else None

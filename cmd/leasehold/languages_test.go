@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +15,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/client"
 )
 
 // The generated clients do what a program needs: they lease, are refused with a code, do a
@@ -69,10 +74,43 @@ func TestClientsInOtherLanguages(t *testing.T) {
 		}
 		<-r.Context().Done()
 	})
+	// Here a write is made, and the proxy does not know it.
+	for _, status := range []int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout} {
+		below := fmt.Sprintf("/%d", status)
+		tired := httputil.NewSingleHostReverseProxy(daemon)
+		tired.ModifyResponse = func(answer *http.Response) error {
+			if answer.Request.Method == http.MethodPut {
+				return errors.New("the proxy has lost its patience")
+			}
+			return nil
+		}
+		tired.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) {
+			http.Error(w, "<html>the proxy knows nothing</html>", status)
+		}
+		mux.Handle(below+"/", http.StripPrefix(below, tired))
+	}
+	busy := http.StripPrefix("/busy", httputil.NewSingleHostReverseProxy(daemon))
+	mux.Handle("/busy/", busy)
+	mux.HandleFunc("PUT /busy/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `{"code":"UNAVAILABLE","detail":"the server that leads cannot be reached; try again"}`, http.StatusServiceUnavailable)
+	})
 	proxy := httptest.NewServer(mux)
 	t.Cleanup(proxy.Close)
 	nobody := httptest.NewServer(nil)
 	nobody.Close()
+	t.Run("go", func(t *testing.T) {
+		for below, unsure := range map[string]bool{"/500": true, "/502": true, "/503": true, "/504": true, "/busy": false} {
+			c, err := client.Open(t.Context(), client.Options{Servers: []string{proxy.URL + below}, Token: newActor(t, "go-run"+below[1:], "root", "root"), Outage: time.Nanosecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.Store(t.Context(), "/shared/plan", 1)
+			if err == nil || strings.Contains(err.Error(), "may have taken effect") != unsure {
+				t.Errorf("%s: %v", below, err)
+			}
+			_ = c.Close() // its outage is over at once
+		}
+	})
 	for language, script := range map[string][]string{
 		"python3": {"-c", pythonProgram},
 		"node":    {"--input-type=module", "-e", nodeProgram},
@@ -192,6 +230,19 @@ except Unanswered as e:
     assert False, e
 except ConnectionError:
     pass
+for status in "500", "502", "503", "504":
+    unknown = Client(env["PROXY"] + "/" + status, env["ONE"], outage=0)
+    try:
+        unknown.kv_set("/shared/unknown", value=status)
+        assert False, "not refused"
+    except Unanswered as e:
+        assert "may have taken effect" in str(e) and status in str(e), e
+    assert unknown.kv_get("/shared/unknown")["entry"]["value"] == status
+try:
+    Client(env["PROXY"] + "/busy", env["ONE"], outage=0).kv_set("/shared/plan", value=1)
+    assert False, "not refused"
+except Refusal as e:
+    assert e.code == "UNAVAILABLE" and "may have taken" not in str(e), e
 with socket.socket() as nobody:
     nobody.bind(("127.0.0.1", 0))
     try:
@@ -351,6 +402,13 @@ await broken.close();
 const gone = new Client({ url: process.env.PROXY + "/gone", token: process.env.ONE, outage: 0 });
 await assert.rejects(gone.kv_set({ path: "/shared/plan", value: 1 }), (e) => e instanceof Unanswered && /may have taken effect/.test(e));
 await assert.rejects(gone.kv_get({ path: "/shared/plan" }), (e) => e instanceof Unanswered && !/may have taken effect/.test(e));
+for (const status of ["500", "502", "503", "504"]) {
+  const unknown = new Client({ url: process.env.PROXY + "/" + status, token: process.env.ONE, outage: 0 });
+  await assert.rejects(unknown.kv_set({ path: "/shared/unknown", value: status }), (e) => e instanceof Unanswered && /may have taken effect/.test(e) && e.message.includes(status));
+  assert.equal((await unknown.kv_get({ path: "/shared/unknown" })).entry.value, status);
+}
+const busy = new Client({ url: process.env.PROXY + "/busy", token: process.env.ONE, outage: 0 });
+assert.equal(await refused(busy.kv_set({ path: "/shared/plan", value: 1 })), "UNAVAILABLE");
 const nobody = new Client({ url: process.env.NOBODY, token: process.env.ONE, outage: 0 });
 await assert.rejects(nobody.kv_set({ path: "/shared/plan", value: 1 }), (e) => e instanceof Unanswered && !/may have taken effect/.test(e));
 const waits = nobody.kv_set({ path: "/shared/plan", value: 1 }, { signal: AbortSignal.abort() });

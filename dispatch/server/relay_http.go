@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server/api"
 )
 
 // An HTTP connection whose first request is for a partition elsewhere is passed
@@ -146,7 +147,7 @@ func (e *endpoint) orPass(serve http.Handler) http.Handler {
 		case to != nil:
 			defer to.Close()
 			if !e.begin() {
-				http.Error(w, errShutdown.Error(), http.StatusServiceUnavailable)
+				e.tell(w, api.Refuse(errShutdown))
 				return
 			}
 			defer e.endings.Done()
@@ -155,8 +156,7 @@ func (e *endpoint) orPass(serve http.Handler) http.Handler {
 			}
 			e.pass(w, r, way, to)
 		case errors.Is(err, errNotReached):
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			e.tell(w, api.Refuse(err))
 		default:
 			if home != nil {
 				home.guests.Done()
