@@ -67,6 +67,9 @@ func (s *State) DispatchRun(ctx context.Context, se *Session, req Dispatch) (inf
 		undo()
 		return RunInfo{}, err
 	}
+	if req.Resume {
+		s.tellDrain(req.Run, nil) // to sessions from before, of a run that has ended and goes on
+	}
 	context.AfterFunc(se.ctx, func() { s.launchers.Leave(l) })
 	return s.runNow(ctx, req.Run)
 }

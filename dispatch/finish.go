@@ -174,12 +174,14 @@ func (e *ender) stopUnfinished(run Run, why end) (more bool) {
 	return false
 }
 
-// tellDrain notifies each session of a run, with its next answer.
+// tellDrain notifies each agent of a run, with its next answer. With nil, the run does
+// not end any more.
 func (s *State) tellDrain(run string, drain *work.Drain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.parties {
 		if p.actor.Run == run {
+			p.agents.forgetDrain()
 			p.drain.Store(drain)
 		}
 	}

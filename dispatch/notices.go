@@ -220,6 +220,7 @@ func (se *Session) Retell(ctx context.Context) error {
 	h := se.Holder()
 	se.mail.unsure.Store(true)
 	return se.state.eng.Update(se.local(ctx), func(tx engine.Tx) error {
+		se.agents.retellDrain(tx.Now())
 		for _, t := range lately {
 			if tx.Now().Sub(t.at) < registry.Retold {
 				se.state.core.Retell(tx, h, t.notices)
@@ -269,11 +270,17 @@ func (se *Session) WatchNotices() (follow func(ctx context.Context, tell func(re
 // noticePause is the shortest time between two looks for new notices.
 const noticePause = 100 * time.Millisecond
 
-// TakeDrain returns the pending end of the session's run. It returns it once,
-// and nil afterwards or if there is none.
-func (se *Session) TakeDrain() *work.Drain {
-	if se.drain.Load() == nil { // nearly always
+// TakeDrain returns the pending end of the session's run if an agent of the
+// session has not been told of it. Usually there is none.
+func (se *Session) TakeDrain(ctx context.Context, agent string) *work.Drain {
+	drain := se.drain.Load()
+	if drain == nil {
 		return nil
 	}
-	return se.drain.Swap(nil)
+	now, err := se.now(ctx)
+	if err != nil || !se.agents.noteDrain(agent, now) {
+		return nil
+	}
+	se.told.Store(true)
+	return drain
 }

@@ -43,7 +43,7 @@ type party struct {
 	unread map[string]int             // messages that each agent knows to be left; under State.mu
 	told   atomic.Bool                // some notices or messages have been told since the last Retell
 	lately []telling                  // of these notices; under State.mu
-	drain  atomic.Pointer[work.Drain] // the pending end of its run, to be told once; nil: none, or already told
+	drain  atomic.Pointer[work.Drain] // the pending end of its run, of which each agent is told once; nil: none
 	ctx    context.Context
 	end    context.CancelCauseFunc
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // subAgents are the agents of a session that its client distinguishes. A notice
@@ -29,6 +30,7 @@ type subAgents struct {
 	heard map[string]time.Time                         // when each of Known was last, as far as this daemon has heard it
 	waits map[string]map[*context.CancelCauseFunc]bool // by name: what ends its calls that wait
 	rest  map[string]bool                              // main agents whose turn is over, and that were not heard from since
+	drain map[string]time.Time                         // when each agent was told that the run ends, registered or not
 }
 
 type agentsRecord struct {
@@ -332,7 +334,41 @@ func (a *subAgents) forget(name string) (news bool) {
 	delete(a.Known, name)
 	delete(a.heard, name)
 	delete(a.rest, name)
+	delete(a.drain, name)
 	return news
+}
+
+// noteDrain notes that an agent is told now that the run ends. It reports false if
+// the agent was told before. An agent that is not registered is told, too, because a
+// drain is news for everybody; too many names are one agent.
+func (a *subAgents) noteDrain(name string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.drain) >= maxSubAgents {
+		name = ""
+	}
+	if _, told := a.drain[name]; told {
+		return false
+	}
+	if a.drain == nil {
+		a.drain = make(map[string]time.Time)
+	}
+	a.drain[name] = now
+	return true
+}
+
+// retellDrain forgets who was told lately that the run ends.
+func (a *subAgents) retellDrain(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.drain, func(_ string, told time.Time) bool { return now.Sub(told) < registry.Retold })
+}
+
+// forgetDrain forgets who was told that the run ends.
+func (a *subAgents) forgetDrain() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.drain = nil
 }
 
 // tells returns a function that reports whether a call of agent name is told notices

@@ -521,7 +521,8 @@ func TestAReportIsBoundedAndTheLastOneCounts(t *testing.T) {
 	})
 }
 
-func TestADrainIsToldOnceToEachSession(t *testing.T) {
+// What an answer told that nobody read is told again. A run that was resumed does not end.
+func TestADrainIsToldOnceToEachAgent(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		tr := h.dispatch(work.Settings{})
 		tr.start()
@@ -535,19 +536,30 @@ func TestADrainIsToldOnceToEachSession(t *testing.T) {
 		}
 		h.wantStatus(map[string]work.Status{"root": work.Running, "W1": work.Running, "W2": work.Cancelled})
 		for path, se := range tr.cast {
-			if d := se.TakeDrain(); d == nil || d.Reason != "Ctrl-C" {
-				t.Errorf("%s is told %+v", path, d)
+			told := func(when string, want bool, agents ...string) {
+				t.Helper()
+				for _, agent := range agents {
+					if d := se.TakeDrain(t.Context(), agent); (d != nil) != want || want && d.Reason != "Ctrl-C" {
+						t.Errorf("%s: %s, agent %q, is told %+v", when, path, agent, d)
+					}
+				}
 			}
-			if d := se.TakeDrain(); d != nil {
-				t.Errorf("%s is told twice", path)
+			told("at first", true, "", "a1", "a2")
+			told("the second time", false, "", "a1", "a2")
+			time.Sleep(2 * time.Minute)
+			told("later", true, "a3")
+			if err := se.Retell(t.Context()); err != nil {
+				t.Error(err)
 			}
+			told("after an answer that nobody read", true, "a3")
+			told("after an answer that nobody read", false, "", "a1", "a2", "a3")
 		}
 		o := tr.orders()
 		if !o.Draining || len(o.Stop) != 2 || o.Stop[0].Actor.Path != "W1" {
 			t.Errorf("orders: %+v", o)
 		}
 		late := h.connect(dispatch.Credentials{Handle: tr.cast["W1"].Handle()}, tr.pid["W1"])
-		if late.TakeDrain() != nil {
+		if late.TakeDrain(t.Context(), "") != nil {
 			t.Error("another connection of a session is told again")
 		}
 		if _, err := h.FinishRun(t.Context(), tr.op, "r"); !isForbidden(err) {

@@ -491,6 +491,36 @@ func TestARenewalWritesNothing(t *testing.T) {
 	})
 }
 
+// Losses are told in the order in which they came about, also if not all of them fit
+// into one answer.
+func TestLossesAreToldInTheirOrder(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		var want, got []string
+		for i := range 9 {
+			key := fmt.Sprint("file ", i)
+			p.acquire(registry.Request{Key: key, TTL: time.Second})
+			want = append(want, key)
+			time.Sleep(time.Minute)
+		}
+		for more := 1; more > 0; {
+			if err := h.eng.Update(t.Context(), func(tx registry.Tx) error {
+				var news []registry.Notice
+				news, more = h.TakeUntold(tx, p.Holder, 4, func(string) bool { return true })
+				for _, n := range news {
+					got = append(got, n.Key)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("told in the order %q", got)
+		}
+	})
+}
+
 // Another session of the actor may release a lease by its id. The session that held it
 // is told, once: it would go on as if it held what somebody else may have by now.
 func TestAReleaseByAnotherSessionIsTold(t *testing.T) {

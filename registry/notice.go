@@ -3,6 +3,7 @@ package registry
 import (
 	"iter"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -226,15 +227,16 @@ func (c *Core) Untold(tx Tx, h Holder, limit int) (list []Notice, more int) {
 	return list, more
 }
 
-// untold also returns the notices that have become void. It leaves out the
-// notices of parties for which tells reports false. A loss never becomes void,
+// untold also returns the notices that have become void. The notices that came about
+// first are the first in list. It leaves out the notices of parties for which tells reports false. A loss never becomes void,
 // so those beyond limit, which may be many, are only counted.
 func untold(tx Tx, h Holder, limit int, tells func(party string) bool) (list, stale []Notice, more int) {
 	count := newsOf(tx, h.Actor)
 	if count == (news{}) {
 		return nil, nil, 0
 	}
-	for n := range untoldOf(tx, h) {
+	inOrder := func(a, b Notice) int { return a.at.Compare(b.at) }
+	for _, n := range slices.SortedStableFunc(untoldOf(tx, h), inOrder) {
 		full := len(list) >= limit
 		if n.Kind == Loss && full {
 			if tells(n.Party) {

@@ -362,9 +362,10 @@ func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a noticeA
 		var ends []*dispatch.EndedError
 		ends, err = se.TakeDismissals(ctx, a.PID, a.Mark, partyOf(a.Party))
 		for _, ended := range ends {
-			list.Notices = append(list.Notices, Notice{Code: "UNAUTHENTICATED", Reason: ended.Error(), At: stampOf(ended.At)})
+			list.Notices = append(list.Notices, Notice{Code: dismissed, Reason: ended.Error(), At: stampOf(ended.At)})
 		}
 	}
+	sortNotices(list.Notices)
 	var lines []string
 	if len(list.Notices) > 0 {
 		lines = append(lines, wholeNotices(list.Notices))

@@ -1,8 +1,10 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -15,7 +17,7 @@ import (
 // A Notice reports a lease that the session has lost, that another agent waits
 // for or that is offered to the session; the end of the run; or a message.
 type Notice struct {
-	Code         string   `json:"code" jsonschema:"LEASE_LOST; LEASE_WANTED: another waits for what you hold; LEASE_OFFERED: acquire it to accept; DRAINING: the run ends, finish and report; MESSAGE: what another agent says; UNREAD: there are more messages"`
+	Code         string   `json:"code" jsonschema:"LEASE_LOST; LEASE_WANTED: another waits for what you hold; LEASE_OFFERED: acquire it to accept; DRAINING: the run ends, finish and report; MESSAGE: what another agent says; UNREAD: there are more messages; UNAUTHENTICATED: your actor was ended, which only hooks tell"`
 	Name         string   `json:"name,omitempty" jsonschema:"of a layer's lease"`
 	Key          string   `json:"key,omitempty" jsonschema:"of a run's lease, or the task whose claim was lost"`
 	Scope        string   `json:"scope,omitempty" jsonschema:"layer, run, or queue for a claim"`
@@ -39,6 +41,7 @@ const (
 	draining     = "DRAINING"
 	messaged     = "MESSAGE"
 	unread       = "UNREAD"
+	dismissed    = "UNAUTHENTICATED"
 )
 
 // NoticeOf converts a notice about a lease.
@@ -70,13 +73,14 @@ func WithoutNotices(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unreadKey{}, true)
 }
 
-// takeNotices returns the notices for an agent of the session. Notices that
-// cannot be read now are left for the next answer.
+// takeNotices returns the notices for an agent of the session, in the order in
+// which they came about. Notices that cannot be read now are left for the next
+// answer.
 func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news []Notice) {
 	if se.Actor().Role == dispatch.Operator {
 		return nil
 	}
-	if drain := se.TakeDrain(); drain != nil {
+	if drain := se.TakeDrain(ctx, agent); drain != nil {
 		news = append(news, Notice{Code: draining, Reason: drain.Reason, At: stampOf(drain.At)})
 	}
 	if lost, more, err := se.TakeNotices(ctx, agent); err == nil {
@@ -100,7 +104,19 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news 
 			news = append(news, Notice{Code: unread, Reason: counted(more, "message of another agent is", "messages of other agents are", "") + " unread: call actor_inbox"})
 		}
 	}
+	sortNotices(news)
 	return news
+}
+
+// sortNotices puts notices in the order in which they came about. Those that only
+// count others are the last.
+func sortNotices(news []Notice) {
+	slices.SortStableFunc(news, func(a, b Notice) int {
+		if (a.At == "") != (b.At == "") {
+			return cmp.Compare(len(b.At), len(a.At))
+		}
+		return cmp.Compare(a.At, b.At)
+	})
 }
 
 // String describes the notice in one line.

@@ -1,6 +1,7 @@
 package tools_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -350,6 +351,24 @@ func TestEveryToolAnswersByItsSchema(t *testing.T) {
 			if !h.called[name] {
 				t.Errorf("%s was never answered", name)
 			}
+		}
+	})
+}
+
+func TestNoticesAreInTheOrderInWhichTheyCameAbout(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		root, worker := h.actor(dispatch.Root, "", "boss"), h.actor(dispatch.Worker, "", "W1")
+		worker.ok("lease_acquire", args{"name": "second", "ttl_secs": 4})
+		worker.ok("lease_acquire", args{"name": "first", "ttl_secs": 1})
+		time.Sleep(2 * time.Second)
+		root.ok("actor_message", args{"to": "W1", "text": "between them"})
+		time.Sleep(3 * time.Second)
+		var got []any
+		for _, n := range worker.ok("lease_list", nil)["notices"].([]any) {
+			got = append(got, cmp.Or(n.(map[string]any)["name"], n.(map[string]any)["code"]))
+		}
+		if fmt.Sprint(got) != "[first MESSAGE second]" {
+			t.Errorf("told in the order %v", got)
 		}
 	})
 }
