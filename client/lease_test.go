@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,8 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/leasehold/leasehold/client"
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 func acquire(t *testing.T, c *client.Client, key string, o client.LeaseOptions) *client.Lease {
@@ -51,6 +55,40 @@ func TestALeaseRenewsItselfUntilItIsReleased(t *testing.T) {
 		other, err := two.TryAcquire(t.Context(), "port 80", client.LeaseOptions{})
 		if err != nil || other.Token() <= l.Token() {
 			t.Errorf("the next: %v %v", other, err)
+		}
+	})
+}
+
+// A program may act for the actor of a model. Messages are for the model.
+func TestMessagesAreLeftForTheModel(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		connect := func(name string) (*dispatch.Session, string) {
+			_, token, err := h.state.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: name, Role: dispatch.Worker})
+			if err != nil {
+				t.Fatal(err)
+			}
+			se, err := h.state.Connect(t.Context(), dispatch.Credentials{Token: token}, process.Peer{PID: os.Getpid()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return se, token
+		}
+		model, token := connect("one")
+		other, _ := connect("two")
+		m := h.machine()
+		c, err := client.OpenAt(t.Context(), client.Options{Servers: []string{"http://localhost"}, Token: token}, m.clock(), m.dial)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := other.Send(t.Context(), "one", "when are you done?", uuid.Nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := acquire(t, c, "deploy", client.LeaseOptions{}).Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if list, _, err := model.TakeMessages(t.Context(), ""); err != nil || len(list) != 1 {
+			t.Errorf("the model is told %+v %v", list, err)
 		}
 	})
 }

@@ -159,6 +159,9 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 	if env.Params.Meta.Unread {
 		ctx = tools.WithoutNotices(ctx)
 	}
+	if env.Params.Meta.NoMail {
+		ctx = tools.WithoutMessages(ctx)
+	}
 	serve := tool.call
 	if away != nil {
 		serve = away

@@ -73,6 +73,14 @@ func WithoutNotices(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unreadKey{}, true)
 }
 
+type noMailKey struct{}
+
+// WithoutMessages returns a context for a call by a program that reads notices
+// of leases and no messages. These are left for an answer that a model reads.
+func WithoutMessages(ctx context.Context) context.Context {
+	return context.WithValue(ctx, noMailKey{}, true)
+}
+
 // takeNotices returns the notices for an agent of the session, in the order in
 // which they came about. Notices that cannot be read now are left for the next
 // answer.
@@ -94,6 +102,10 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news 
 		if more > 0 {
 			news = append(news, Notice{Code: leaseLost, Reason: "there is more to tell of " + counted(more, "lease", "leases", "") + "; the next answers have it"})
 		}
+	}
+	if ctx.Value(noMailKey{}) != nil {
+		sortNotices(news)
+		return news
 	}
 	if list, more, err := se.TakeMessages(ctx, agent); err == nil {
 		for _, m := range list {
