@@ -273,7 +273,14 @@ func TestALeaderThatIsLostInAFoldKeepsNoLead(t *testing.T) {
 	dsn := postgrestest.Database(t)
 	n, through := between(t, dsn)
 	o := postgres.Options{DSN: through, Partition: 1, Patience: 15 * time.Second, FoldSize: 1}
-	put(t, mustOpen(t, o), "a")
+	first := mustOpen(t, o)
+	put(t, first, "a")
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for others(t, dsn, "backend_type = 'client backend'") > 0 { // its fold holds the partition, and would wait for the lock below
+		time.Sleep(10 * time.Millisecond)
+	}
 	const folds = "pid IN (SELECT pid FROM pg_locks WHERE relation = 'leasehold_record'::regclass AND %s granted)"
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
