@@ -85,13 +85,17 @@ func (s *store) last() uint64 {
 	return s.open.through
 }
 
+// longLimits are the settings that would end long statements. PostgreSQL before 17 has no
+// transaction_timeout.
+const longLimits = "FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout')"
+
 // connect makes the connection that takes the lead. How long it takes to read the
 // log depends on the log.
 func (s *store) connect(ctx context.Context) (err error) {
 	if s.conn, err = connect(ctx, s.cfg, s.singleNode); err != nil {
 		return err
 	}
-	if _, err = s.conn.Exec(ctx, "SET statement_timeout = 0"); err != nil {
+	if _, err = s.conn.Exec(ctx, "SELECT set_config(name, '0', false) "+longLimits); err != nil {
 		s.disconnect()
 	}
 	return err

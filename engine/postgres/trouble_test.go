@@ -881,17 +881,29 @@ func TestAPasswordThatIsNotEncodedIsNotShown(t *testing.T) {
 	}
 }
 
-// A statement_timeout that suffices for a commit does not end the long statements, by
-// which the log is read and written to the records. A commit that it does end says so.
-func TestAStatementTimeoutSparesLongStatements(t *testing.T) {
+// A timeout that suffices for a commit does not end the long statements, by which the log
+// is read and written to the records. A commit that a statement_timeout does end says so.
+func TestATimeoutSparesLongStatements(t *testing.T) {
 	t.Parallel()
+	for _, setting := range []string{"statement_timeout", "transaction_timeout"} {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+			sparesLongStatements(t, setting)
+		})
+	}
+}
+
+func sparesLongStatements(t *testing.T, setting string) {
 	dsn := postgrestest.Database(t)
+	if query[int](t, dsn, "SELECT count(*) FROM pg_settings WHERE name = $1", setting) == 0 {
+		t.Skip("this version of PostgreSQL has no " + setting)
+	}
 	put(t, mustOpen(t, postgres.Options{DSN: dsn, Partition: 1}), "a")
 	hold := func(sql string) (release func()) {
 		t.Helper()
 		conn, err := pgx.Connect(t.Context(), dsn)
 		if err == nil {
-			_, err = conn.Exec(t.Context(), "BEGIN; "+sql)
+			_, err = conn.Exec(t.Context(), "SET "+setting+" = 0; BEGIN; "+sql)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -911,7 +923,7 @@ func TestAStatementTimeoutSparesLongStatements(t *testing.T) {
 			}
 		}
 	}
-	postgrestest.Exec(t, dsn, "DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 1000', current_database()); END$$")
+	postgrestest.Exec(t, dsn, "DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET "+setting+" = 1000', current_database()); END$$")
 	release := hold("LOCK TABLE leasehold_log IN ACCESS EXCLUSIVE MODE")
 	opened := make(chan *postgres.Engine, 1)
 	go func() { // mustOpen only in the test's goroutine
@@ -932,6 +944,9 @@ func TestAStatementTimeoutSparesLongStatements(t *testing.T) {
 	put(t, e, "b")
 	waited()
 	release()
+	if setting != "statement_timeout" {
+		return
+	}
 	release = lockPartition(t, dsn, 1)
 	err := tryPut(t.Context(), e, "c")
 	release()
