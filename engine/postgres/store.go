@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -185,8 +187,25 @@ func Means(err, known error) bool {
 func Untrusted(err error) bool {
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	_, unknown := errors.AsType[x509.UnknownAuthorityError](err) // by itself for sslmode=verify-ca
-	return untrusted || unknown
+	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
+	return untrusted || unknown || invalid
 }
+
+// Unencrypted reports whether the database, or the pooler before it, has no TLS
+// although the DSN requires it. The driver has only a text for that, and also says it
+// of the first attempt where the DSN does not require TLS.
+func Unencrypted(err error) bool {
+	_, answered := errors.AsType[*pgconn.PgError](err)
+	return err != nil && !answered && strings.Contains(err.Error(), "server refused TLS connection")
+}
+
+// certificateAlert is what the driver says when the other side of TLS has refused a
+// certificate.
+var certificateAlert = regexp.MustCompile(`remote error: tls: .*certificate`)
+
+// Distrusted reports whether the database refused the certificate of this process, or
+// misses one.
+func Distrusted(err error) bool { return err != nil && certificateAlert.MatchString(err.Error()) }
 
 // Reason says in a few words, without the names of machines and users, why the
 // database cannot be used. It returns "" for an error that is not about that.
@@ -204,6 +223,10 @@ func Reason(err error) string {
 		return "its database is read-only"
 	case Untrusted(err):
 		return "it does not trust the certificate of its database"
+	case Unencrypted(err):
+		return "its database does not use TLS"
+	case Distrusted(err):
+		return "its database does not accept its certificate"
 	case !errors.Is(err, errSilent) && !refused && !unreached && !broken && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return ""
 	case !refused:

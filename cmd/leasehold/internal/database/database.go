@@ -100,6 +100,14 @@ func Explain(err error) error {
 		return exit.Hint(err, "the DSN must name the primary, and default_transaction_read_only must be off there; see: select pg_is_in_recovery()")
 	case postgres.Untrusted(err):
 		return exit.Hint(err, "give the database a certificate that is valid now and for the host in the DSN, or name its authority with sslrootcert in the DSN")
+	case postgres.Unencrypted(err):
+		return exit.Hint(err, "turn ssl on for the database, or for the pooler before it; sslmode in the DSN requires it")
+	case postgres.Distrusted(err):
+		return exit.Hint(err, "name a certificate that is valid now with sslcert and sslkey in the DSN, from an authority in the database's ssl_ca_file")
+	case unreachable && failed != nil && strings.HasPrefix(failed.Code, "28"):
+		return exit.Hint(err, "see the user and the password in the DSN, whether that user may log in (VALID UNTIL, NOLOGIN), and the database's pg_hba.conf")
+	case unreachable && failed != nil && failed.Code == "53300":
+		return exit.Hint(err, "each server needs up to 20 connections: raise max_connections, or ALTER ROLE … CONNECTION LIMIT for the user of leasehold")
 	case unreachable:
 		return exit.Hint(err, "see that it runs, that this machine may connect to it, and that the DSN names it")
 	case postgres.Means(err, postgres.ErrPooled):
