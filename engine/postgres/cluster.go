@@ -49,11 +49,13 @@ func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, erro
 	}
 	var there int
 	var settled []string
+	var version string
 	err = patiently(ctx, o.Patience, o.Logf, func(ctx context.Context) error {
 		if err := checkSessions(ctx, cfg); err != nil {
 			return err
 		}
 		return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+			version = conn.Conn().PgConn().ParameterStatus("server_version")
 			if err := migrate(ctx, conn.Conn()); err != nil {
 				return err
 			}
@@ -66,6 +68,9 @@ func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, erro
 			})
 		})
 	})
+	if tooOld(version) {
+		o.Logf("engine: the database says that it is PostgreSQL %s, with which nothing is tested; use %d or later", version, Oldest)
+	}
 	if err == nil && partitions != 0 && partitions != there {
 		err = fmt.Errorf("%w: it has %d, and not %d", ErrPartitions, there, partitions)
 	}
@@ -74,6 +79,16 @@ func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, erro
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	return &Cluster{pool, there, settled}, nil
+}
+
+// Oldest is the first version of PostgreSQL with which everything is tested.
+const Oldest = 15
+
+// tooOld reports whether a version, as a server says it, is before Oldest.
+func tooOld(version string) bool {
+	var major int
+	_, err := fmt.Sscanf(version, "%d", &major)
+	return err == nil && major < Oldest
 }
 
 // ErrPooled says that connections have no session of their own in the database,

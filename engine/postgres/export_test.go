@@ -2,6 +2,9 @@ package postgres
 
 import "time"
 
+// TooOld is tested with what old versions said: only one is installed.
+var TooOld = tooOld
+
 // SetPatience is for an engine that nobody uses at this instant.
 func (e *Engine) SetPatience(d time.Duration) { e.store.patience, e.store.conns.writer.patience = d, d }
 

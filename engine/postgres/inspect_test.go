@@ -40,3 +40,15 @@ func TestStatesInSchemasOfOneDatabase(t *testing.T) {
 		t.Errorf("the report has %v", r.Tables)
 	}
 }
+
+// An old version of PostgreSQL is known by what it says at the start of a connection.
+func TestOldVersionsAreKnown(t *testing.T) {
+	for version, old := range map[string]bool{
+		"9.6.24": true, "12.22": true, "14.23 (Debian 14.23-1.pgdg12+1)": true,
+		"15.0": false, "15.14 (Debian 15.14-0+deb12u1)": false, "18beta1": false, "19devel": false, "": false,
+	} {
+		if got := postgres.TooOld(version); got != old {
+			t.Errorf("%q: %v", version, got)
+		}
+	}
+}

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	oldestPostgres = 15
-
 	// Above these limits a note is shown. A commit waits for a round trip, the
 	// disk and the standbys.
 	slowRoundTrip = 5 * time.Millisecond
@@ -43,8 +41,8 @@ func examineDatabase(ctx context.Context, db *database.Database) []finding {
 
 func databaseFindings(r postgres.Report) (found []finding) {
 	say := func(level level, check, what, do string) { found = append(found, finding{check, level, what, do}) }
-	if r.Number/10000 < oldestPostgres {
-		say(fault, "version", r.Version, fmt.Sprintf("use PostgreSQL %d or later", oldestPostgres))
+	if r.Number/10000 < postgres.Oldest {
+		say(fault, "version", r.Version, fmt.Sprintf("use PostgreSQL %d or later", postgres.Oldest))
 	} else {
 		say(fine, "version", fmt.Sprintf("%s, timeline %d", r.Version, r.Timeline), "")
 	}
