@@ -111,6 +111,16 @@ func Names(r Reader, prefix string, yield func(name string)) error {
 	})
 }
 
+// Value returns the value of a hot row, or "" if there is none.
+func Value(r Reader, key string) (value string, err error) {
+	_, err = r.Get(Hot, key, func(stored []byte) error {
+		v, _, _, err := decode(stored)
+		value = string(v)
+		return err
+	})
+	return value, err
+}
+
 // Complete marks a copy as complete, so that it can be opened. The caller must
 // have compared the sums.
 func Complete(to Store) error {

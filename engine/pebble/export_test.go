@@ -34,3 +34,8 @@ func (e *Engine) AsyncFlush() error {
 func (e *Engine) Compact() error {
 	return e.store.db.Compact(context.Background(), []byte{0}, []byte{0xff}, false)
 }
+
+// SetFormat notes that the files have a format.
+func (e *Engine) SetFormat(format byte) error {
+	return e.store.db.Set(formatKey, []byte{format}, pebble.Sync)
+}

@@ -55,8 +55,9 @@ type Engine struct {
 var _ engine.Engine = (*Engine)(nil)
 
 // Open opens the state in o.Dir, or creates one. It returns [engine.ErrLocked]
-// if another process, or this one, has it open, and [engine.ErrCorrupt] if it
-// has a record that cannot be read.
+// if another process, or this one, has it open, [engine.ErrCorrupt] if it
+// has a record that cannot be read, and [ErrForeign] if the directory is another
+// program's.
 func Open(o Options) (*Engine, error) {
 	if o.Dir == "" {
 		return nil, errors.New("engine: no directory to open")
@@ -108,13 +109,22 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	}
 	s.syncs.over.L = &s.syncs.mu
 	s.fs = &stateFS{FS: o.FS, Failure: &s.Failure, dir: o.Dir}
+	fresh, err := s.checkFiles()
+	if err != nil {
+		return nil, err
+	}
 	lock, err := pebble.LockDirectory(o.Dir, s.fs)
 	if err != nil {
 		return nil, err
 	}
+	if fresh {
+		err = s.fs.syncDir() // so that a crash leaves no files without pidFile
+	}
 	// This comes before Pebble opens, because Pebble would take damage for the
 	// end of the log.
-	err = s.inspect()
+	if err == nil {
+		err = s.inspect()
+	}
 	if err == nil {
 		err = s.fs.needRoom(s.logBytes)
 	}

@@ -188,6 +188,14 @@ const Format = formatVersion
 // checkFormat refuses a state that a later version of this package has written,
 // and otherwise writes the present version. It returns the version found, or 0.
 func (s *store) checkFormat() (found byte, err error) {
+	if found, err = s.format(); err == nil && found < formatVersion {
+		err = s.db.Set(formatKey, []byte{formatVersion}, pebble.Sync)
+	}
+	return found, err
+}
+
+// format returns the version of the files, or 0 if they have none yet.
+func (s *store) format() (found byte, err error) {
 	_, err = s.Get(memory.Meta, "format", func(value []byte) error {
 		if len(value) != 1 || value[0] == 0 {
 			return fmt.Errorf("%w: key %q", engine.ErrCorrupt, "format")
@@ -195,15 +203,10 @@ func (s *store) checkFormat() (found byte, err error) {
 		found = value[0]
 		return nil
 	})
-	switch {
-	case err != nil:
-		return found, err
-	case found > formatVersion:
-		return found, fmt.Errorf("%w: its files have format %d, and this version reads formats up to %d", engine.ErrNewer, found, formatVersion)
-	case found < formatVersion:
-		return found, s.db.Set(formatKey, []byte{formatVersion}, pebble.Sync)
+	if err == nil && found > formatVersion {
+		err = fmt.Errorf("%w: its files have format %d, and this version reads formats up to %d", engine.ErrNewer, found, formatVersion)
 	}
-	return found, nil
+	return found, err
 }
 
 // corruption turns Pebble's error about damaged files into an

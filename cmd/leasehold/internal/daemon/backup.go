@@ -317,9 +317,12 @@ func backUp(ctx context.Context, eng *pebble.Engine, dir string, log zerolog.Log
 	return nil
 }
 
-// refuseUnfinished refuses a directory with a backup that was not finished: it would be
-// taken for a new state.
+// refuseUnfinished refuses a directory with a backup that was not finished, and the
+// directory within a state: both would be taken for new states.
 func refuseUnfinished(state string) error {
+	if pebble.Exists(state) {
+		return exit.Hint(fmt.Errorf("%s is what a state has in its directory db, and not the state itself", state), "name the directory above it: --state %s", filepath.Dir(state))
+	}
 	if pebble.Exists(filepath.Join(state, finished)) {
 		return nil
 	}

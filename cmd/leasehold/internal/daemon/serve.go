@@ -515,6 +515,8 @@ func explain(err error) error {
 		return err
 	case errors.Is(err, engine.ErrNewer):
 		return exit.Hint(err, "nothing was changed: install the version that wrote it, or a later one; this is %s", build.Version())
+	case errors.Is(err, pebble.ErrForeign):
+		return exit.Hint(err, "nothing was changed: give --state a directory that is new or has a state")
 	case errors.Is(err, postgres.ErrPartitions):
 		return exit.Hint(err, "nothing was changed: leave out --partitions, or begin with an empty database")
 	case errors.Is(err, memory.ErrIncomplete):

@@ -18,7 +18,10 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/pebble"
 )
 
 // examineSocket checks the socket and the daemon behind it, and compares that
@@ -181,6 +184,15 @@ func examinePlace(inDatabase bool) []finding {
 	if room < minRoom {
 		wrong(fmt.Sprintf("%s has %d MiB free: a daemon that cannot write stops to serve", at, room>>20),
 			fmt.Sprintf("make room for at least %d MiB", minRoom>>20))
+	}
+	if at == files && !inDatabase && !place.Open(dir) {
+		format, err := pebble.Look(files, dispatch.FormatKey)
+		if err == nil {
+			err = dispatch.CheckFormat(format)
+		}
+		if errors.Is(err, engine.ErrNewer) || errors.Is(err, pebble.ErrForeign) { // of the rest, --state tells
+			wrong(fmt.Sprintf("%s: %v", files, err), mend(err))
+		}
 	}
 	if len(found) > 0 {
 		return found

@@ -173,6 +173,8 @@ func mend(err error) string {
 	switch {
 	case errors.Is(err, engine.ErrNewer):
 		return "install the version that wrote it, or a later one; this is " + build.Version()
+	case errors.Is(err, pebble.ErrForeign):
+		return "name the directory of a state, or one that is new: nothing was changed there"
 	case errors.Is(err, engine.ErrCorrupt):
 		return "restore the directory from a copy, or move it away to start without its runs, leases and tasks"
 	}

@@ -1,10 +1,17 @@
 package doctor
 
 import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/pebble"
 )
 
 // Whoever moved a newer state away would lose it.
@@ -12,4 +19,35 @@ func TestANewerStateStays(t *testing.T) {
 	if do := mend(engine.ErrNewer); !strings.Contains(do, "install") || strings.Contains(do, "move") {
 		t.Errorf("advice: %s", do)
 	}
+}
+
+// Doctor reads the format of a state that no daemon has open.
+func TestAStateThatThisVersionCannotOpenIsNotWell(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "leasehold")
+	t.Setenv("XDG_STATE_HOME", filepath.Dir(dir))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(format string) {
+		inState(t, dir, func(eng *pebble.Engine) error {
+			return eng.Update(context.Background(), func(tx engine.Tx) error {
+				tx.Put(engine.Row{Key: dispatch.FormatKey, Value: format})
+				return nil
+			})
+		})
+	}
+	check := func(l level, what string) {
+		t.Helper()
+		if found := examinePlace(false); len(found) != 1 || found[0].Level != l || !strings.Contains(found[0].What, what) {
+			t.Errorf("found %+v, not %s %q", found, l, what)
+		}
+	}
+	write(strconv.Itoa(dispatch.Format))
+	check(fine, "is yours alone")
+	write(strconv.Itoa(dispatch.Format + 1))
+	check(fault, "a later version of leasehold has written this state: its format is")
+	if err := errors.Join(os.RemoveAll(dir+"/db"), os.Mkdir(dir+"/db", 0o700), os.WriteFile(dir+"/db/CURRENT", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	check(fault, "it has files of another program, and no state: CURRENT")
 }
