@@ -41,8 +41,9 @@ func (s *stateFS) Lock(name string) (io.Closer, error) {
 
 func (l dirLock) Close() error {
 	// The file is removed before the lock is released: after that it may be
-	// another's.
-	if l.s.checkPlace() == nil {
+	// another's. It stays if the start failed before a new state had its marks:
+	// see checkFiles.
+	if _, err := l.s.Stat(l.s.PathJoin(l.s.dir, marksFile)); err == nil && l.s.checkPlace() == nil {
 		_ = l.s.FS.Remove(l.s.pidPath())
 	}
 	return l.Closer.Close()

@@ -22,8 +22,8 @@ var ErrForeign = errors.New("it has files of another program, and no state")
 // Pebble. It comes before anything is written: the logs of both look damaged here, and a
 // damaged end of a log is cut off.
 //
-// Every state has a pidFile while it is open, from before Pebble writes anything, and a
-// marksFile once it has been open. If either was lost, the marks of its logs show it.
+// Every state has a pidFile from before Pebble writes anything until it is closed, and a
+// marksFile once it has been open. If that was lost, the marks of its logs show it.
 func (s *store) checkFiles() (fresh bool, err error) {
 	names, err := s.fs.List(s.fs.dir)
 	if err != nil {

@@ -84,6 +84,27 @@ func TestAStartThatFailsAnywhereEndsWithTheCause(t *testing.T) {
 	}
 }
 
+// A state whose first start failed anywhere is no other program's.
+func TestAFirstStartThatFailsAnywhereLeavesAState(t *testing.T) {
+	t.Parallel()
+	for _, disk := range []*breakingWith{{cause: syscall.EIO}, {cause: syscall.ENOSPC}} {
+		disk.pattern, disk.once = "*", disk.cause == syscall.EIO
+		for disk.n = 1; ; disk.n = nextToBreak(disk.n) {
+			dir := filepath.Join(t.TempDir(), "state")
+			openBroken(t, dir, disk)
+			e, err := pebble.Open(pebble.Options{Dir: dir})
+			if err != nil {
+				t.Fatalf("after the failure of operation %d: %v", disk.n, err)
+			}
+			mustClose(t, e)
+			if !disk.broken.Swap(false) {
+				break
+			}
+			disk.count.Store(0)
+		}
+	}
+}
+
 func openBroken(t *testing.T, dir string, disk *breakingWith) {
 	ended := make(chan error, 1)
 	go func() {
