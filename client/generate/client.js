@@ -128,7 +128,7 @@ export class Client {
   }
 
   async #answer(path, request, signal, { timeout, outage }) {
-    const giveUp = performance.now() + outage * 1000;
+    let giveUp; // set by the first failure: the call may have waited for long before
     let unsure = false;
     for (let failures = 1; ; failures++) {
       let response, text, failure, refused;
@@ -148,13 +148,16 @@ export class Client {
       } catch (e) {
         if (stop.signal.aborted) throw stop.signal.reason;
         failure = e;
-        unsure ||= !/refused|ENOTFOUND/i.test([e.code, e.cause?.code, e.cause?.message]);
+        const why = [e.code, e.cause?.code, e.cause?.message].join();
+        unsure ||= !/refused|unreach|ENOTFOUND|EAI_AGAIN|CONNECT_TIMEOUT|certificate/i.test(why); // nothing was sent
+        if (/certificate/i.test(why)) giveUp = -Infinity; // no other try helps
       } finally {
         clearTimeout(late);
         signal?.removeEventListener("abort", givenUp);
       }
+      giveUp ??= performance.now() + outage * 1000;
       // The first connection to break may have been that of a daemon that has ended since.
-      if (performance.now() >= giveUp && (failures > 1 || !failure)) {
+      if (performance.now() >= giveUp && (failures > 1 || !failure || giveUp < 0)) {
         unsure &&= request.method !== "GET";
         if (refused && !unsure) return [response, text];
         const cause = failure ?? refused;

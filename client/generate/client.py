@@ -159,7 +159,7 @@ class Client:
         return conn
 
     def _answer(self, method, path, data, headers, timeout, outage) -> Any:
-        failures, sent, unsure, give_up = 0, False, False, time.monotonic() + outage
+        failures, sent, unsure = 0, False, False
         while True:
             failure = conn = answer = text = refused = None
             try:
@@ -191,6 +191,8 @@ class Client:
                     raise
                 failure, unsure = e, unsure or sent
             failures += 1
+            if failures == 1:  # the call may have waited for long before
+                give_up = time.monotonic() + outage
             # The first connection to break may have been that of a daemon that has ended since.
             if time.monotonic() >= give_up and (failures > 1 or not failure):
                 if unsure and method != "GET":

@@ -89,6 +89,17 @@ func TestClientsInOtherLanguages(t *testing.T) {
 		}
 		mux.Handle(below+"/", http.StripPrefix(below, tired))
 	}
+	// Here a wait is broken off after it took longer than the client's outage.
+	var broken sync.Map
+	waited := http.StripPrefix("/waited", httputil.NewSingleHostReverseProxy(daemon))
+	mux.HandleFunc("/waited/", func(w http.ResponseWriter, r *http.Request) {
+		if _, before := broken.LoadOrStore(r.Header.Get("Idempotency-Key"), true); !before {
+			time.Sleep(shortOutage)
+			http.Error(w, "<html>bad gateway</html>", http.StatusBadGateway)
+			return
+		}
+		waited.ServeHTTP(w, r)
+	})
 	busy := http.StripPrefix("/busy", httputil.NewSingleHostReverseProxy(daemon))
 	mux.Handle("/busy/", busy)
 	mux.HandleFunc("PUT /busy/", func(w http.ResponseWriter, _ *http.Request) {
@@ -98,6 +109,8 @@ func TestClientsInOtherLanguages(t *testing.T) {
 	t.Cleanup(proxy.Close)
 	nobody := httptest.NewServer(nil)
 	nobody.Close()
+	untrusted := httptest.NewTLSServer(nil)
+	t.Cleanup(untrusted.Close)
 	t.Run("go", func(t *testing.T) {
 		for below, unsure := range map[string]bool{"/500": true, "/502": true, "/503": true, "/504": true, "/busy": false} {
 			c, err := client.Open(t.Context(), client.Options{Servers: []string{proxy.URL + below}, Token: newActor(t, "go-run"+below[1:], "root", "root"), Outage: time.Nanosecond})
@@ -127,7 +140,7 @@ func TestClientsInOtherLanguages(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), binary, script...)
-			cmd.Env = append(cmd.Environ(), "URL="+d.url, "NOBODY="+nobody.URL, "PROXY="+proxy.URL, "SOCKET=unix://"+inDir(t, "s"), "ONE="+one, "TWO="+two,
+			cmd.Env = append(cmd.Environ(), "URL="+d.url, "NOBODY="+nobody.URL, "UNTRUSTED="+untrusted.URL, "PROXY="+proxy.URL, "SOCKET=unix://"+inDir(t, "s"), "ONE="+one, "TWO="+two,
 				"PYTHONPATH="+filepath.Join(dir, "python"), "PYTHONDONTWRITEBYTECODE=1", "MODULE="+filepath.Join(dir, "javascript", "leasehold.js"))
 			if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "LEASE_HELD STALE_TOKEN completed 42 502" {
 				t.Errorf("%v: %s", err, out)
@@ -136,8 +149,10 @@ func TestClientsInOtherLanguages(t *testing.T) {
 	}
 }
 
+const shortOutage = 3 * time.Second // the programs have it, too
+
 const pythonProgram = `
-import os, signal, socket, threading
+import os, signal, socket, ssl, threading
 from leasehold import Client, Refusal, Unanswered
 env = os.environ
 said = []
@@ -243,6 +258,12 @@ try:
     assert False, "not refused"
 except Refusal as e:
     assert e.code == "UNAVAILABLE" and "may have taken" not in str(e), e
+Client(env["PROXY"] + "/waited", env["ONE"], outage=3).kv_set("/shared/waited", value=1)
+try:
+    Client(env["UNTRUSTED"], env["ONE"], outage=3600).kv_set("/shared/plan", value=1)
+    assert False, "not refused"
+except ssl.SSLCertVerificationError:
+    pass
 with socket.socket() as nobody:
     nobody.bind(("127.0.0.1", 0))
     try:
@@ -411,6 +432,9 @@ const busy = new Client({ url: process.env.PROXY + "/busy", token: process.env.O
 assert.equal(await refused(busy.kv_set({ path: "/shared/plan", value: 1 })), "UNAVAILABLE");
 const nobody = new Client({ url: process.env.NOBODY, token: process.env.ONE, outage: 0 });
 await assert.rejects(nobody.kv_set({ path: "/shared/plan", value: 1 }), (e) => e instanceof Unanswered && !/may have taken effect/.test(e));
+await new Client({ url: process.env.PROXY + "/waited", token: process.env.ONE, outage: 3 }).kv_set({ path: "/shared/waited", value: 1 });
+const untrusted = new Client({ url: process.env.UNTRUSTED, token: process.env.ONE, outage: 3600 });
+await assert.rejects(untrusted.kv_set({ path: "/shared/plan", value: 1 }), (e) => e instanceof Unanswered && /certificate/.test(e) && !/may have taken effect/.test(e));
 const waits = nobody.kv_set({ path: "/shared/plan", value: 1 }, { signal: AbortSignal.abort() });
 await assert.rejects(waits, { name: "AbortError" });
 // Calls that share a client are sent again in one new session after theirs has ended.
