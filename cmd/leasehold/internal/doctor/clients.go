@@ -56,6 +56,7 @@ var clientConfigs = []clientConfig{
 	{client: "copilot", file: ".copilot/mcp-config.json", home: true, servers: mcpServers, rules: copilotRules},
 	{client: "copilot", file: ".github/mcp.json", servers: mcpServers, rules: copilotRules},
 	{client: "qwen", file: ".qwen/settings.json", servers: mcpServers, rules: geminiRules},
+	{client: "kimi", file: ".kimi-code/mcp.json", servers: mcpServers, rules: kimiRules},
 	{client: "opencode", file: "opencode.json", servers: opencodeServers, rules: opencodeRules},
 	{client: "opencode", file: "opencode.jsonc", servers: opencodeServers, rules: opencodeRules},
 	{file: ".config/opencode/opencode.json", home: true, servers: opencodeServers, rules: opencodeRules},
@@ -100,6 +101,11 @@ var geminiRules = clientRules{
 
 var copilotRules = clientRules{
 	field: "timeout", good: "600000", timeout: in("timeout", time.Millisecond),
+	unset: "the client's own default applies",
+}
+
+var kimiRules = clientRules{
+	field: "toolTimeoutMs", good: "600000", timeout: in("toolTimeoutMs", time.Millisecond),
 	unset: "the client's own default applies",
 }
 

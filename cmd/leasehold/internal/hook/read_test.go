@@ -103,6 +103,14 @@ func TestWhatClientsSay(t *testing.T) {
 		{"qwen", `{"hook_event_name":"PreToolUse","agent_id":"g","tool_name":"mcp__leasehold__run_lease_acquire","tool_input":{"key":"k","as":"g"}}`, event{kind: before, name: "PreToolUse", party: "g", ours: true}},
 		{"qwen", `{"hook_event_name":"PreToolUse","tool_name":"mcp__leasehold__run_lease_acquire","tool_input":{"key":"k"}}`, event{kind: before, name: "PreToolUse", ours: true}},
 		{"qwen", `{"hook_event_name":"SubagentStop","agent_id":"g"}`, event{kind: partyEnd, name: "SubagentStop", party: "g"}},
+		{
+			"kimi", `{"hook_event_name":"PreToolUse","session_id":"session_1","cwd":"/w","client_type":"kimi_code_cli","tool_name":"Write","tool_input":{"path":"/w/b","content":"hi\n"},"tool_call_id":"call_3_0"}`,
+			event{kind: before, name: "PreToolUse", dir: "/w", files: []string{"/w/b"}},
+		},
+		{"kimi", `{"hook_event_name":"PreToolUse","tool_name":"Edit","tool_input":{"path":"b","old_string":"x","new_string":"y"}}`, event{kind: before, name: "PreToolUse", files: []string{"b"}}},
+		{"kimi", `{"hook_event_name":"PostToolUseFailure","tool_name":"Bash","tool_input":{"command":"false"}}`, event{kind: after, name: "PostToolUseFailure", use: fingerprint("false"), shell: true}},
+		{"kimi", `{"hook_event_name":"PreToolUse","tool_name":"mcp__leasehold__run_lease_acquire","tool_input":{"path":"a.txt"}}`, event{kind: before, name: "PreToolUse", ours: true}},
+		{"kimi", `{"hook_event_name":"Stop","session_id":"session_1","client_type":"kimi_code_cli","stop_hook_active":false}`, event{kind: stop, name: "Stop"}},
 		{"opencode", `{"event":"session.deleted","session":"ses_1"}`, event{kind: partyEnd, name: "session.deleted", party: "ses_1"}},
 	} {
 		c := clientNamed(test.client)
@@ -162,6 +170,7 @@ func TestWhatIsToldReachesTheModel(t *testing.T) {
 		"gemini":   {after: `{"systemMessage":"news","hookSpecificOutput":{"additionalContext":"news"}}`, stop: `{"decision":"block","reason":"news"}`},
 		"qwen":     {begin: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, after: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`, partyEnd: `{"decision":"block","reason":"news"}`},
 		"opencode": {after: `{"note":"news"}`},
+		"kimi":     {stop: `{"hookSpecificOutput":{"hookEventName":"E","permissionDecision":"deny","permissionDecisionReason":"news"}}`},
 	} {
 		c := clientNamed(name)
 		if len(c.tells) != len(want) {

@@ -22,7 +22,7 @@ func TestPagesShowWhatSetupWrites(t *testing.T) {
 	if err := os.Remove(h.path(".config/opencode/opencode.json")); err != nil {
 		t.Fatal(err)
 	}
-	h.ok("claude", "codex", "gemini", "opencode", "copilot", "qwen", "cursor", "vscode", "--yes")
+	h.ok("claude", "codex", "gemini", "opencode", "copilot", "qwen", "kimi", "cursor", "vscode", "--yes")
 	for page, text := range map[string]string{
 		"claude-code.json":             h.read(".claude.json"),
 		"claude-code-permissions.json": h.read(".claude/settings.json"),
@@ -34,6 +34,7 @@ func TestPagesShowWhatSetupWrites(t *testing.T) {
 		"copilot.json":                 h.read(".copilot/mcp-config.json"),
 		"copilot-hooks.json":           h.read(".copilot/hooks/leasehold.json"),
 		"qwen.json":                    h.read(".qwen/settings.json"),
+		"kimi.json":                    h.read(".kimi-code/mcp.json"),
 		"cursor.json":                  h.read(".cursor/mcp.json"),
 		"vscode.json":                  h.read(".config/Code/User/mcp.json"),
 	} {
