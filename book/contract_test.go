@@ -79,7 +79,7 @@ var refusals = []error{
 	&registry.WaitError{HeldError: registry.HeldError{Reason: "tests", Key: "file:src/**", Asked: "file:src/app.ts"}},
 	&registry.DeadlockError{Cycle: make([]registry.Link, 2)},
 	registry.ErrNotHolder,
-	&registry.LostError{Notice: registry.Notice{SupersededBy: "W2"}},
+	&registry.LostError{Notice: registry.Notice{SupersededBy: "W2", Regained: 7}},
 	registry.ErrRequestIDReused,
 	&registry.LimitError{}, &registry.LimitError{TooLarge: true},
 	&registry.ArgumentError{},

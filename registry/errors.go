@@ -88,6 +88,9 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
+	if e.Regained != 0 {
+		return fmt.Sprintf("you lost lease %q (%s) and hold it again, with token %d and another lease_id; use that one, which lease_list shows", e.Key, e.Reason, e.Regained)
+	}
 	s := fmt.Sprintf("lease %q is no longer yours: %s", e.Key, e.Reason)
 	if e.SupersededBy != "" {
 		s += ", now held by " + e.SupersededBy

@@ -33,6 +33,7 @@ type Notice struct {
 	At         time.Time // on the wall clock
 
 	SupersededBy string // of a loss: path of the actor that holds the lease now; "" if nobody does
+	Regained     uint64 // of a loss, instead: token of the lease, which the loser has acquired again
 	From         Holder // the first that waits, or the one that offers the lease
 	Waiters      int    // how many wait
 
@@ -100,7 +101,12 @@ func (n Notice) now(tx Tx, actor uuid.UUID) (Notice, bool) {
 		return n, ok && l.offeredTo(actor, tx.Now())
 	default:
 		if l, ok := getLease(tx, n.Scope, n.Key); ok && l.Token > n.Token {
-			n.SupersededBy = l.Holder.Path
+			h := l.Holder
+			if h.Actor == actor && h.Party == n.Party && (h.Session == n.Session || n.Session == uuid.Nil) {
+				n.Regained = l.Token
+			} else {
+				n.SupersededBy = h.Path
+			}
 		}
 		return n, true
 	}

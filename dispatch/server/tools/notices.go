@@ -27,6 +27,7 @@ type Notice struct {
 	Reason       string   `json:"reason,omitempty" jsonschema:"why it was lost, or what it is wanted or offered for"`
 	At           stamp    `json:"at,omitempty"`
 	SupersededBy string   `json:"superseded_by,omitempty" jsonschema:"path of the actor it went to"`
+	Regained     uint64   `json:"regained_token,omitempty" jsonschema:"you have acquired it again: its token"`
 	Waiter       *holder  `json:"waiter,omitempty" jsonschema:"who waits first"`
 	Waiters      int      `json:"waiters,omitempty" jsonschema:"how many wait"`
 	Holder       *holder  `json:"holder,omitempty" jsonschema:"who offers it, and holds it until you acquire it"`
@@ -48,7 +49,7 @@ const (
 func NoticeOf(l registry.Notice) Notice {
 	n := Notice{
 		Code: leaseLost, Scope: scopeWord(l.Scope), Token: l.Token,
-		As: l.Party, Reason: l.Reason, At: instant(l.At), SupersededBy: l.SupersededBy,
+		As: l.Party, Reason: l.Reason, At: instant(l.At), SupersededBy: l.SupersededBy, Regained: l.Regained,
 	}
 	if l.LeaseID != uuid.Nil { // a claim has none
 		n.LeaseID = l.LeaseID.String()
@@ -157,6 +158,9 @@ func (n Notice) String() string {
 	s := fmt.Sprintf("%s lost %s %q (%s)", n.whose("you", ""), what, n.Name+n.Key, n.Reason)
 	if n.SupersededBy != "" {
 		s += ", now held by " + n.SupersededBy
+	}
+	if n.Regained != 0 {
+		s += fmt.Sprintf(", and it was acquired again, with token %d", n.Regained)
 	}
 	return s
 }

@@ -153,6 +153,9 @@ func RefusalOf(err error) Refusal {
 		if lost.SupersededBy != "" {
 			r.Data["superseded_by"] = lost.SupersededBy
 		}
+		if lost.Regained != 0 {
+			r.Data["regained_token"] = lost.Regained
+		}
 	case errors.Is(err, registry.ErrNotHolder):
 		r.Code = "NOT_HOLDER"
 	case errors.As(err, &stale):

@@ -395,6 +395,29 @@ func TestALossIsToldInTheNextAnswerWhateverItIs(t *testing.T) {
 	})
 }
 
+// Whoever lost a lease and has acquired it again is not told that somebody else has it.
+func TestALeaseThatWasAcquiredAgainIsNotHeldBySomebodyElse(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		root, worker := h.actor(dispatch.Root, "", "boss"), h.actor(dispatch.Worker, "", "W1")
+		for i, again := range []string{"one", "another"} { // of the worker's parties
+			key := fmt.Sprint("x", i)
+			first := worker.ok("run_lease_acquire", args{"key": key, "as": "one"})
+			root.ok("lease_revoke", args{"scope": "run", "key": key, "reason": "r"})
+			next := worker.ok("run_lease_acquire", args{"key": key, "as": again})
+			told := next["notices"].([]any)[0].(map[string]any)
+			lost := worker.refused("LEASE_LOST", "lease_renew", args{"lease_id": first["lease_id"], "as": "one"})
+			for _, n := range []map[string]any{told, lost} {
+				if again == "one" && (n["superseded_by"] != nil || n["regained_token"] != next["token"]) || again != "one" && (n["superseded_by"] != "W1" || n["regained_token"] != nil) {
+					t.Errorf("acquired again as %q, told: %v", again, n)
+				}
+			}
+			if text := fmt.Sprint(lost["message"]); strings.Contains(text, "hold it again, with token") != (again == "one") {
+				t.Errorf("acquired again as %q, refused: %s", again, text)
+			}
+		}
+	})
+}
+
 // Decoding enforces what the schema of an argument says. A value outside the bounds is
 // refused with the argument's name, and the bounds themselves are accepted. So is null for
 // an argument that may be left out.
