@@ -29,7 +29,7 @@ import (
 // that can be killed.
 func TestMain(m *testing.M) {
 	switch {
-	case len(os.Args) > 1 && slices.Contains([]string{"serve", "mcp", "detach", "hook", "call", "revoke", "history", "open", "dispatch", "watchdog"}, os.Args[1]):
+	case len(os.Args) > 1 && slices.Contains([]string{"serve", "mcp", "detach", "hook", "call", "revoke", "history", "open", "dispatch", "exec", "watchdog"}, os.Args[1]):
 		os.Setenv("XDG_STATE_HOME", ownDir("state"))
 		os.Setenv("LEASEHOLD_SOCKET", ownDir("s"))
 		main()

@@ -37,23 +37,32 @@ func Open(cmd *cobra.Command, hello server.Hello, start bool) (*client.Client, e
 // it is open. A server that then leads its run lets it wait.
 const moveTimeout = 2 * time.Second
 
-// Open opens a session. If the connection ends before that, as when the run moves to
-// another server, it connects again.
-func (d *Dialer) Open(ctx context.Context, hello server.Hello, start bool) (*client.Client, error) {
+// Open opens a session.
+func (d *Dialer) Open(ctx context.Context, hello server.Hello, start bool) (c *client.Client, err error) {
+	err = d.Again(ctx, func() (ended bool, err error) {
+		c, ended, err = d.open(ctx, hello, start)
+		return ended, err
+	})
+	return c, err
+}
+
+// Again calls open, which opens a session. If the connection ended before that, as when the
+// run moves to another server, it calls open again.
+func (d *Dialer) Again(ctx context.Context, open func() (ended bool, err error)) error {
 	var giveUp time.Time
 	for failures := 0; ; failures++ {
-		c, ended, err := d.open(ctx, hello, start)
+		ended, err := open()
 		if !ended {
-			return c, err
+			return err
 		}
 		if giveUp.IsZero() {
 			giveUp = time.Now().Add(moveTimeout)
 		}
 		if time.Now().After(giveUp) {
-			return nil, exit.Hint(fmt.Errorf("the daemon at %s ended the connection before it answered: %w", d.Socket, err), "%s", AskDoctor)
+			return exit.Hint(fmt.Errorf("the daemon at %s ended the connection before it answered: %w", d.Socket, err), "%s", AskDoctor)
 		}
 		if err := Pause(ctx, RetryAfter(failures)); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }

@@ -33,7 +33,11 @@ const (
 	// no disk write.
 	maxRenewal = 2 * time.Second
 
-	releaseTimeout = 2 * time.Second
+	// releaseTimeout is how long exec tries to release its leases at the end. A server
+	// that takes over from one that was killed needs some seconds.
+	releaseTimeout = 10 * time.Second
+
+	heldTimeout = 2 * time.Second
 )
 
 // A hold is the leases that exec holds or wants.
@@ -81,6 +85,7 @@ func (h *hold) lastOrders() time.Time {
 // confirm renews the new leases. A grant may be as old as the call that waited
 // for it, and exec trusts only times that it has measured itself.
 func (h *hold) confirm(ctx context.Context) error {
+	patience := time.Now().Add(execOutage)
 	for failures := 0; ; {
 		bounded, cancel := context.WithTimeoutCause(ctx, h.cfg.ttl, errors.New("the daemon does not answer"))
 		err := h.renew(bounded)
@@ -93,7 +98,7 @@ func (h *hold) confirm(ctx context.Context) error {
 			return context.Canceled
 		case errors.As(err, &refusal) && refusal.Code != "UNAVAILABLE", connection.Final(err):
 			return err
-		case failures == 5:
+		case time.Now().After(patience):
 			return err
 		}
 		if failures++; connection.Pause(ctx, connection.RetryAfter(failures)) != nil {
@@ -182,7 +187,7 @@ func (h *hold) held(ctx context.Context) *lossError {
 	if now().Before(h.deadline()) {
 		return nil
 	}
-	bounded, cancel := context.WithTimeoutCause(ctx, releaseTimeout, errors.New("the daemon does not answer"))
+	bounded, cancel := context.WithTimeoutCause(ctx, heldTimeout, errors.New("the daemon does not answer"))
 	defer cancel()
 	if err := h.renew(bounded); err != nil {
 		return &lossError{why: fmt.Sprintf("%s: %v", h.names(), err)}
@@ -190,16 +195,29 @@ func (h *hold) held(ctx context.Context) *lossError {
 	return nil
 }
 
-// release releases the leases. The end of the session would do so a little
-// later.
+// release releases the leases. The end of the session would do so a little later. But if
+// the connection to a server elsewhere is lost, that server, or the next one to lead the run,
+// waits for this process to come back, so release connects again.
 func (h *hold) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	limit := releaseTimeout
+	if by := h.deadline(); !by.IsZero() {
+		limit = min(limit, by.Sub(now()))
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for _, l := range h.leases {
-		if h.link.client == nil {
+	elsewhere := h.link.dialer.Elsewhere()
+	for failures, left := 0, h.leases; len(left) > 0; {
+		if h.link.client == nil && !elsewhere {
+			return // a daemon on this machine sees that this process has ended
+		}
+		_, err := h.link.call(ctx, "lease_release", map[string]any{"lease_id": left[0].LeaseID})
+		if refusal := (*client.Refusal)(nil); err == nil || !elsewhere || errors.As(err, &refusal) && refusal.Code != "UNAVAILABLE" {
+			left = left[1:]
+			continue
+		}
+		if failures++; connection.Final(err) || connection.Pause(ctx, connection.RetryAfter(failures)) != nil {
 			return
 		}
-		_, _ = h.link.call(ctx, "lease_release", map[string]any{"lease_id": l.LeaseID}) // an error means that the daemon is gone
 	}
 }
 

@@ -47,20 +47,25 @@ func (l *execLink) connect(ctx context.Context) error {
 	if l.client != nil {
 		return nil
 	}
+	return l.dialer.Again(ctx, func() (ended bool, err error) { return l.open(ctx) })
+}
+
+// open makes one attempt, and reports whether it failed because its connection ended.
+func (l *execLink) open(ctx context.Context) (ended bool, err error) {
 	nc, err := l.dialer.Reach(ctx, true)
 	if err != nil {
-		return err
+		return false, err
 	}
 	ctx, cancel := l.dialer.UntilSilent(ctx)
 	defer cancel()
 	conn := &tappedConn{Conn: nc, ended: make(chan struct{})}
 	c, err := connection.Handshake(ctx, conn, l.dialer.Current(l.hello), "leasehold")
 	if err != nil {
-		return connection.WhoWasRefused(err, server.Hello{Token: l.hello.Token})
+		return connection.BrokeOff(err), connection.WhoWasRefused(err, server.Hello{Token: l.hello.Token})
 	}
 	l.client, l.conn = c, conn
 	l.hello = server.Hello{Handle: c.Handle, Token: l.hello.Token}
-	return nil
+	return false, nil
 }
 
 // call calls a tool, and closes the connection if the call fails without an

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/client"
+)
+
+// A connection to a server elsewhere may end at any moment. If exec has no session yet, it
+// connects again; and if its program has ended, it comes back to release the lease, because
+// the server waits for it.
+func TestExecComesBackToItsServer(t *testing.T) {
+	t.Parallel()
+	d := startMeasured(t)
+	token := newActor(t, "r", "root", "root")
+	other, err := client.Open(t.Context(), client.Options{Servers: []string{d.url}, Token: newActor(t, "r", "w", "worker")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	r := startRelay(t, strings.TrimPrefix(d.url, "http://"))
+	r.breaks.Store(true)
+	held, end, ended := inDir(t, "held"), inDir(t, "end"), inDir(t, "ended")
+	cmd := testProgram(t, "exec", "--server", "http://"+r.ln.Addr().String(), "--lease", "deploy", "--",
+		"sh", "-c", "touch "+held+"; until [ -e "+end+" ]; do sleep 0.05; done; touch "+ended)
+	cmd.Env = append(cmd.Env, "LEASEHOLD_TOKEN="+token)
+	said := make(chan string, 1)
+	go func() {
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			out = append(out, err.Error()...)
+		}
+		said <- string(out)
+	}()
+	await := func(file string) {
+		t.Helper()
+		for {
+			select {
+			case out := <-said:
+				said <- out
+				t.Fatalf("exec has ended: %s", out)
+			case <-time.After(20 * time.Millisecond):
+			}
+			if _, err := os.Stat(file); err == nil {
+				return
+			}
+		}
+	}
+	await(held)
+	if r.breaks.Load() {
+		t.Error("no connection was broken before exec had a session")
+	}
+	r.shut(true)
+	if err := os.WriteFile(end, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for err := error(os.ErrNotExist); err != nil; _, err = os.Stat(ended) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	r.shut(false)
+	if out := <-said; out != "" {
+		t.Errorf("exec says %s", out)
+	}
+	if err := other.Do(t.Context(), "POST", "/leases", map[string]any{"key": "deploy"}, nil); err != nil {
+		t.Errorf("after exec: %v", err)
+	}
+}
+
+// A relay stands between commands and a server.
+type relay struct {
+	ln     net.Listener
+	breaks atomic.Bool // the next connection breaks after the first answer
+
+	mu    sync.Mutex
+	isOff bool
+	conns []net.Conn
+}
+
+func startRelay(t *testing.T, to string) *relay {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{ln: ln}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			near, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { r.carry(near, to) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		r.shut(true)
+		running.Wait()
+	})
+	return r
+}
+
+func (r *relay) carry(near net.Conn, to string) {
+	defer near.Close()
+	far, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	r.mu.Lock()
+	off := r.isOff
+	r.conns = append(r.conns, near, far)
+	r.mu.Unlock()
+	if off {
+		return
+	}
+	var up sync.WaitGroup
+	up.Go(func() {
+		_, _ = io.Copy(far, near)
+		_ = far.Close()
+	})
+	defer up.Wait()
+	defer near.Close()
+	if r.breaks.CompareAndSwap(true, false) {
+		answer := make([]byte, 4<<10)
+		n, _ := far.Read(answer)
+		_, _ = near.Write(answer[:n])
+		return
+	}
+	_, _ = io.Copy(near, far)
+}
+
+// shut breaks all connections and lets none through, or lets them through again.
+func (r *relay) shut(off bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isOff = off
+	if off {
+		for _, nc := range r.conns {
+			_ = nc.Close()
+		}
+		r.conns = nil
+	}
+}
