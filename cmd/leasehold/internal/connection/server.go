@@ -159,7 +159,7 @@ func explainTLS(u *url.URL, err error) error {
 	if !ok {
 		return err
 	}
-	do := "LEASEHOLD_SERVER_CA names the file with that of its authority"
+	do := "LEASEHOLD_SERVER_CA names the file with that of its authority, and the server's --tls-cert must contain the certificates between the two"
 	if _, name := errors.AsType[x509.HostnameError](err); name {
 		do = "it must be for the name or address in the URL of --server"
 	} else if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
@@ -173,8 +173,11 @@ func refusal(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	var problem struct{ Code, Detail, Message string }
 	message := strings.TrimSpace(string(text))
-	if json.Unmarshal(text, &problem) == nil {
+	switch {
+	case json.Unmarshal(text, &problem) == nil:
 		message = problem.Detail + problem.Message
+	case resp.StatusCode >= http.StatusInternalServerError:
+		message = fmt.Sprintf("a proxy before it answers %s; see whether the server runs", resp.Status)
 	}
 	var code string
 	switch resp.StatusCode {

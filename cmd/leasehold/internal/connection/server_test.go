@@ -1,6 +1,8 @@
 package connection
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -47,6 +49,33 @@ func TestAServerThatIsLateIsNotTakenForAnother(t *testing.T) {
 	d := NewDialer(place.Target{Servers: &place.Servers{URLs: []*url.URL{{Scheme: "http", Host: late.Addr().String()}}}})
 	d.helloTimeout = 10 * time.Millisecond
 	if _, err = d.Reach(t.Context(), false); err == nil || !strings.Contains(err.Error(), "not answered yet") || strings.Contains(err.Error(), "https") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+// A proxy whose server is away answers with a page for people. The error is one line that
+// names the proxy.
+func TestAPageOfAProxyIsNotShown(t *testing.T) {
+	for _, status := range []int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout} {
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "<html>\r\n<body>nginx</body>\r\n</html>", status)
+		}))
+		d := NewDialer(place.Target{Servers: &place.Servers{URLs: []*url.URL{{Scheme: "http", Host: proxy.Listener.Addr().String()}}}})
+		_, err := d.Reach(t.Context(), false)
+		proxy.Close()
+		if err == nil || strings.Contains(err.Error(), "<html>") || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "a proxy before it answers") || !strings.Contains(err.Error(), http.StatusText(status)) {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+}
+
+// An authority that is known does not help if the server does not send the certificates
+// between that and its own.
+func TestTheCertificatesBetweenAreNamed(t *testing.T) {
+	secure := httptest.NewTLSServer(nil)
+	defer secure.Close()
+	d := NewDialer(place.Target{Servers: &place.Servers{URLs: []*url.URL{{Scheme: "https", Host: secure.Listener.Addr().String()}}, TLS: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}}})
+	if _, err := d.Reach(t.Context(), false); err == nil || !strings.Contains(err.Error(), "LEASEHOLD_SERVER_CA") || !strings.Contains(err.Error(), "certificates between") {
 		t.Errorf("it says %v", err)
 	}
 }

@@ -39,7 +39,7 @@ func (i identity) check() error {
 func (i identity) load() (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(i.Cert, i.Key)
 	if err != nil {
-		return nil, exit.Hint(err, "--cluster-cert and --cluster-key take files in PEM, the key without a passphrase")
+		return nil, exit.Hint(fmt.Errorf("the certificate %s with the key %s: %w", i.Cert, i.Key, err), "--cluster-cert and --cluster-key take files in PEM that belong together, the key without a passphrase")
 	}
 	text, err := os.ReadFile(i.CA)
 	if err != nil {

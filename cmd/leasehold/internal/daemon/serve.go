@@ -469,7 +469,7 @@ func (c certificate) load() (*tls.Config, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 	if err != nil {
-		return nil, exit.Hint(err, "--tls-cert and --tls-key take files in PEM, the key without a passphrase")
+		return nil, exit.Hint(fmt.Errorf("the certificate %s with the key %s: %w", c.Cert, c.Key, err), "--tls-cert and --tls-key take files in PEM that belong together, the key without a passphrase")
 	}
 	// HTTP/1.1 has one request at a time on a connection. So the end of the
 	// connection shows which answer was not read.
