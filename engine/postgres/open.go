@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -110,21 +111,28 @@ func misread(dsn string) bool {
 	return strings.Contains(beyond, "@") && user >= 0
 }
 
+var errMisread = errors.New("the DSN cannot be parsed: it has an @ where none can be: in a user or a password, write %40 for @ and %2F for /")
+
+// unparsed returns what is wrong with a DSN. The driver's error quotes the DSN and parts
+// of it, which may be of a password.
+func unparsed(err error) error {
+	text := err.Error()
+	text = strings.TrimLeft(text[strings.LastIndex(text, "`")+1:], ": ")
+	if strings.HasPrefix(text, "failed to parse as ") {
+		text = quoted.ReplaceAllLiteralString(text, "…")
+	}
+	return fmt.Errorf("the DSN cannot be parsed: %s", text)
+}
+
 // config returns the configuration for connections that can write to the
 // database.
 func (o Options) config() (*pgxpool.Config, error) {
 	if misread(o.DSN) {
-		return nil, errors.New("the DSN cannot be parsed: it has an @ where none can be: in a user or a password, write %40 for @ and %2F for /")
+		return nil, errMisread
 	}
 	cfg, err := pgxpool.ParseConfig(o.DSN)
 	if err != nil {
-		// The error quotes the DSN and parts of it, which may be of a password.
-		text := err.Error()
-		text = strings.TrimLeft(text[strings.LastIndex(text, "`")+1:], ": ")
-		if strings.HasPrefix(text, "failed to parse as ") {
-			text = quoted.ReplaceAllLiteralString(text, "…")
-		}
-		return nil, fmt.Errorf("the DSN cannot be parsed: %s", text)
+		return nil, unparsed(err)
 	}
 	cfg.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // else that of the database, or of its user
 	// A standby, or a primary that was demoted, cannot be written to.
@@ -140,25 +148,44 @@ func (o Options) config() (*pgxpool.Config, error) {
 		return lostConn{nc}, nil
 	}
 	cfg.ConnConfig.OnNotice = noticed
-	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error { o.renew(c); return nil }
+	var told atomic.Pointer[string]
+	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		text := ""
+		err := o.renew(c)
+		if err != nil {
+			text = err.Error()
+		}
+		if before := told.Swap(&text); err != nil && (before == nil || *before != text) {
+			o.Logf("engine: the DSN, or a file that it names, cannot be used as it is now; connections are made as before: %v", err)
+		}
+		return nil
+	}
 	return cfg, nil
 }
 
 // renew gives the configuration for one connection the user, the password and the
 // certificates of the present DSN. What cannot be read stays as it was, and so
 // do the hosts: another database may have another state.
-func (o Options) renew(c *pgx.ConnConfig) {
-	dsn := o.DSN
+func (o Options) renew(c *pgx.ConnConfig) error {
+	dsn, unread := o.DSN, error(nil)
 	if o.Current != nil {
 		if now, err := o.Current(); err == nil {
 			dsn = now
+		} else {
+			unread = err
 		}
 	}
-	now, err := pgconn.ParseConfig(dsn)
-	if err != nil || !slices.Equal(hosts(now), hosts(&c.Config)) {
-		return
+	if misread(dsn) {
+		return errMisread
 	}
-	c.User, c.Password, c.TLSConfig, c.Fallbacks = now.User, now.Password, now.TLSConfig, now.Fallbacks
+	now, err := pgconn.ParseConfig(dsn)
+	if err != nil {
+		return unparsed(err)
+	}
+	if slices.Equal(hosts(now), hosts(&c.Config)) {
+		c.User, c.Password, c.TLSConfig, c.Fallbacks = now.User, now.Password, now.TLSConfig, now.Fallbacks
+	}
+	return unread
 }
 
 // hosts returns where a configuration leads. Another sslmode can make a host appear

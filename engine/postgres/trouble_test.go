@@ -864,6 +864,52 @@ func TestADSNThatCannotBeParsedIsNotShown(t *testing.T) {
 	}
 }
 
+// While the DSN, or a file that it names, cannot be used, connections are made as before.
+// The operator is told why, once, and no password.
+func TestADSNThatCannotBeUsedAgainIsReported(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	var mu sync.Mutex
+	var told []string
+	now, unread := dsn, error(nil)
+	set := func(d string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		now, unread, told = d, err, nil
+	}
+	e := mustOpen(t, postgres.Options{DSN: dsn, Patience: time.Hour, Logf: func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, fmt.Sprintf(format, args...))
+	}, Current: func() (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return now, unread
+	}})
+	put(t, e, "first")
+	for _, c := range []struct {
+		dsn    string
+		unread error
+		want   string
+	}{
+		{dsn + " password=geheim port=none", nil, "invalid port"},
+		{"postgres://user:geh@eim/@host/name", nil, "it has an @ where none can be"},
+		{"", errors.New("no such file"), "no such file"},
+	} {
+		set(c.dsn, c.unread)
+		for i := range 3 {
+			cut(t, dsn)
+			put(t, e, fmt.Sprint(c.want, i))
+		}
+		mu.Lock()
+		all := strings.Join(told, "\n")
+		mu.Unlock()
+		if strings.Count(all, "cannot be used as it is now") != 1 || !strings.Contains(all, c.want) || strings.Contains(all, "geh") {
+			t.Errorf("with %q the operator was told %q", c.dsn, all)
+		}
+	}
+}
+
 // A password that was not encoded is in no error: a part of it would be taken for a host or
 // for a database.
 func TestAPasswordThatIsNotEncodedIsNotShown(t *testing.T) {
