@@ -61,7 +61,7 @@ func TestExecComesBackToItsServer(t *testing.T) {
 	if err := os.WriteFile(end, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for err := error(os.ErrNotExist); err != nil; _, err = os.Stat(ended) {
+	for err = os.ErrNotExist; err != nil; _, err = os.Stat(ended) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	r.shut(false)

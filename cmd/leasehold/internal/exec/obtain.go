@@ -30,17 +30,17 @@ func (h *hold) obtain(ctx context.Context) error {
 			wait = min(wait, firstCall)
 		}
 		args["wait_secs"] = wait.Seconds()
-		bounded, cancel := context.WithTimeoutCause(ctx, wait+connection.HelloTimeout, errors.New("the daemon does not answer"))
 		before := h.link.client
-		err := h.link.connect(bounded)
+		err := h.link.connect(ctx) // over a slow link this alone may take HelloTimeout
 		if err == nil && h.link.client != before && !h.link.client.Resumed {
 			delete(args, "ticket") // it belongs to a session that has ended
 		}
 		var answer client.Answer
 		if err == nil {
+			bounded, cancel := context.WithTimeoutCause(ctx, wait+connection.HelloTimeout, errors.New("the daemon does not answer"))
 			answer, err = h.link.call(bounded, "lease_acquire_many", args)
+			cancel()
 		}
-		cancel()
 		var refusal *client.Refusal
 		switch {
 		case err == nil:
