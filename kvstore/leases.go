@@ -20,6 +20,7 @@ type LeaseValue struct {
 	Mode        string        `json:"mode"` // exclusive or shared; if shared, the holder is the first of several
 	Reason      string        `json:"reason,omitempty"`
 	OfferedTo   string        `json:"offered_to,omitempty"` // path of an actor
+	KeepAlive   bool          `json:"keep_alive"`           // extended for as long as its holder is connected
 	ExpiresInMS int64         `json:"expires_in_ms"`
 	Waiters     []LeaseWaiter `json:"waiters"` // in the order of the line
 }
@@ -28,13 +29,13 @@ type LeaseValue struct {
 type LeaseHolder struct {
 	ActorID uuid.UUID `json:"actor_id"`
 	Path    string    `json:"path"`
+	As      string    `json:"as,omitempty"` // its sub-agent that holds it
 }
 
 // A LeaseWaiter is a waiter for a lease.
 type LeaseWaiter struct {
-	ActorID   uuid.UUID `json:"actor_id"`
-	Path      string    `json:"path"`
-	WaitingMS int64     `json:"waiting_ms"`
+	LeaseHolder
+	WaitingMS int64 `json:"waiting_ms"`
 }
 
 // leaseEntry returns the entry of one lease of the layer, or nil.
@@ -48,18 +49,21 @@ func leaseEntry(leases *registry.Registry, tx engine.Tx, p Path) *Entry {
 	return &e
 }
 
+func holderOf(h registry.Holder) LeaseHolder { return LeaseHolder{h.Actor, h.Path, h.Party} }
+
 func standingEntry(p Path, s registry.Standing) Entry {
 	value := LeaseValue{
-		Holder:      LeaseHolder{s.Holder.Actor, s.Holder.Path},
+		Holder:      holderOf(s.Holder),
 		Token:       s.Token,
 		Mode:        s.Mode(),
 		Reason:      s.Reason,
 		OfferedTo:   s.Offer.Path,
+		KeepAlive:   s.KeepAlive,
 		ExpiresInMS: s.ExpiresIn.Milliseconds(),
 		Waiters:     []LeaseWaiter{},
 	}
 	for _, w := range s.Waiters {
-		value.Waiters = append(value.Waiters, LeaseWaiter{w.Holder.Actor, w.Holder.Path, w.For.Milliseconds()})
+		value.Waiters = append(value.Waiters, LeaseWaiter{holderOf(w.Holder), w.For.Milliseconds()})
 	}
 	b, err := json.Marshal(value)
 	if err != nil {

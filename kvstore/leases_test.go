@@ -18,9 +18,9 @@ import (
 func TestALeaseReadsAsAnEntryWithoutItsSecret(t *testing.T) {
 	inRoom(t, kvstore.Limits{}, func(t *testing.T, r *room) {
 		same(t, "before", show(r.get("/leases/out")), "none")
-		w1 := registry.Holder{Session: uuid.New(), Actor: uuid.New(), Path: "S1→W1"}
-		w2 := registry.Holder{Session: uuid.New(), Actor: uuid.New(), Path: "S1→W2"}
-		g, err := r.Leases().Acquire(t.Context(), registry.Request{Key: "out", Holder: w1, TTL: 30 * time.Second})
+		w1 := registry.Holder{Session: uuid.New(), Actor: uuid.New(), Path: "S1→W1", Party: "first"}
+		w2 := registry.Holder{Session: uuid.New(), Actor: uuid.New(), Path: "S1→W2", Party: "second"}
+		g, err := r.Leases().Acquire(t.Context(), registry.Request{Key: "out", Holder: w1, TTL: 30 * time.Second, KeepAlive: true})
 		r.must(err)
 		_, err = r.Leases().Acquire(t.Context(), registry.Request{Key: "out.log", Holder: w1, TTL: 30 * time.Second})
 		r.must(err)
@@ -31,7 +31,7 @@ func TestALeaseReadsAsAnEntryWithoutItsSecret(t *testing.T) {
 		time.Sleep(2 * time.Second)
 
 		e := r.get("/leases/out")
-		want := fmt.Sprintf(`/leases/out v%d {"holder":{"actor_id":%q,"path":"S1→W1"},"token":%d,"mode":"exclusive","expires_in_ms":28000,"waiters":[{"actor_id":%q,"path":"S1→W2","waiting_ms":2000}]}`,
+		want := fmt.Sprintf(`/leases/out v%d {"holder":{"actor_id":%q,"path":"S1→W1","as":"first"},"token":%d,"mode":"exclusive","keep_alive":true,"expires_in_ms":28000,"waiters":[{"actor_id":%q,"path":"S1→W2","as":"second","waiting_ms":2000}]}`,
 			g.Token, w1.Actor, g.Token, w2.Actor)
 		same(t, "entry", show(e), want)
 		same(t, "by", e.UpdatedBy, "S1→W1")

@@ -98,6 +98,7 @@ type tokenCheck struct {
 	Held        bool    `json:"held" jsonschema:"somebody holds it now, before its deadline"`
 	HeldToken   uint64  `json:"held_token,omitempty" jsonschema:"of the grant now"`
 	Holder      *holder `json:"holder,omitempty" jsonschema:"of the grant now"`
+	KeepAlive   bool    `json:"keep_alive" jsonschema:"it is extended for as long as its holder is connected"`
 	ExpiresInMS int64   `json:"expires_in_ms,omitempty" jsonschema:"what is left, in milliseconds"`
 }
 
@@ -110,7 +111,7 @@ func (c tokenCheck) Text() string {
 	}
 	switch {
 	case c.Held:
-		parts = append(parts, fmt.Sprintf("held by %s with token %d, expires in %ds", c.Holder.Path, c.HeldToken, (c.ExpiresInMS+999)/1000))
+		parts = append(parts, fmt.Sprintf("held by %s with token %d, %s", c.Holder.Path, c.HeldToken, lease{KeepAlive: c.KeepAlive, ExpiresInMS: c.ExpiresInMS}.expires()))
 	case c.Current:
 		parts = append(parts, "past its deadline, and nobody else has taken it")
 	default:
@@ -123,7 +124,7 @@ func tokenCheckOf(a checkArgs, key string, s registry.TokenStanding) tokenCheck 
 	c := tokenCheck{Scope: a.Scope, Key: key, Token: a.Token, Current: s.Current, Held: s.Held}
 	if s.Current || s.Held {
 		h := holderOf(s.Lease.Holder)
-		c.Holder, c.HeldToken, c.ExpiresInMS = &h, s.Lease.Token, s.Lease.ExpiresIn.Milliseconds()
+		c.Holder, c.HeldToken, c.KeepAlive, c.ExpiresInMS = &h, s.Lease.Token, s.Lease.KeepAlive, s.Lease.ExpiresIn.Milliseconds()
 	}
 	return c
 }

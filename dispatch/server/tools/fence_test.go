@@ -87,6 +87,56 @@ func TestAWriteOfASupersededHolderIsRefused(t *testing.T) {
 	})
 }
 
+// A holder that keeps its lease alive does not lose it when the time that an answer
+// tells is over. Every answer that tells such a time says so.
+func TestEveryRemainingTimeSaysWhetherTheLeaseIsKeptAlive(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.actor(dispatch.Root, "", "boss")
+		keeper, other := h.actor(dispatch.Worker, "", "W1"), h.actor(dispatch.Worker, "", "W2")
+		g := keeper.ok("lease_acquire", args{"name": "x", "keep_alive": true})
+		fence := []args{need("layer", "x", 1+uint64(g["token"].(float64)))}
+		for what, answer := range map[string]map[string]any{
+			"a grant":               g,
+			"a renewal":             keeper.ok("lease_renew", args{"lease_id": g["lease_id"]}),
+			"a refusal":             other.refused("LEASE_HELD", "lease_acquire", args{"name": "x"}),
+			"a refusal of several":  other.refused("LEASE_HELD", "lease_acquire_many", args{"leases": []args{{"scope": "layer", "key": "x"}}}),
+			"a wait":                other.refused("WAIT_TIMEOUT", "lease_acquire", args{"name": "x", "wait_secs": 1}),
+			"a list":                other.ok("lease_list", args{}),
+			"a check":               other.ok("lease_check", need("layer", "x", g["token"])),
+			"a check of another":    other.ok("lease_check", need("layer", "x", 1+uint64(g["token"].(float64)))),
+			"a write":               other.refused("STALE_TOKEN", "kv_set", args{"path": "/shared/a", "value": 1, "require_leases": fence}),
+			"an entry":              other.ok("kv_get", args{"path": "/leases/x"}),
+			"a list of entries":     other.ok("kv_list", args{"glob": "/leases/**", "values": true}),
+			"a list of an operator": h.connect(server.Hello{Operator: true}).ok("operator_leases", args{"run": "r"}),
+		} {
+			times := 0
+			var look func(v any)
+			look = func(v any) {
+				switch v := v.(type) {
+				case []any:
+					for _, v := range v {
+						look(v)
+					}
+				case map[string]any:
+					if v["expires_in_ms"] != nil {
+						times++
+						if v["keep_alive"] != true {
+							t.Errorf("%s does not say that the lease is kept alive: %v", what, v)
+						}
+					}
+					for _, v := range v {
+						look(v)
+					}
+				}
+			}
+			look(answer)
+			if times == 0 {
+				t.Errorf("%s tells no time: %v", what, answer)
+			}
+		}
+	})
+}
+
 func TestRequirementsThatCannotBeReadAreNamed(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		h.actor(dispatch.Root, "", "boss")

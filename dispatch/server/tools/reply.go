@@ -166,7 +166,8 @@ func RefusalOf(err error) Refusal {
 		r.Data["scope"], r.Data["key"], r.Data["token"] = scopeWord(outdated.Scope), outdated.Key, outdated.Token
 		if outdated.Held {
 			l := outdated.Lease
-			r.Data["holder"], r.Data["held_token"], r.Data["expires_in_ms"] = holderOf(l.Holder), l.Token, l.ExpiresIn.Milliseconds()
+			r.Data["holder"], r.Data["held_token"] = holderOf(l.Holder), l.Token
+			r.Data["expires_in_ms"], r.Data["keep_alive"] = l.ExpiresIn.Milliseconds(), l.KeepAlive
 		}
 	case errors.As(err, &compacted):
 		r.Code = "COMPACTED"
