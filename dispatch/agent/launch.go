@@ -41,7 +41,8 @@ type Launch struct {
 	Stdin     []byte
 }
 
-// maxArgument is the greatest length of an argument on Linux.
+// maxArgument is the greatest length of an argument, or of a variable with its name,
+// on Linux.
 const maxArgument = 128<<10 - 1
 
 // Launch prepares the command line, the environment and the configuration of
@@ -90,6 +91,11 @@ func (p Profile) Launch(t Task) (Launch, error) {
 			return Launch{}, fmt.Errorf("an argument of %d bytes is longer than a process takes (%d): pass the prompt by stdin", len(arg), maxArgument)
 		case t.Token != "" && strings.Contains(arg, t.Token), t.Session != "" && strings.Contains(arg, t.Session):
 			return Launch{}, fmt.Errorf("an argument of %s has a secret in it: name the variable that has it instead", filepath.Base(argv[0]))
+		}
+	}
+	for _, pair := range l.Env {
+		if name, _, _ := strings.Cut(pair, "="); len(pair) > maxArgument {
+			return Launch{}, fmt.Errorf("variable %s has %d bytes, and a process takes %d with its name: put what is longer in a file", name, len(pair), maxArgument)
 		}
 	}
 	l.Argv = argv

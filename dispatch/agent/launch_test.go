@@ -310,6 +310,7 @@ func TestLaunchRefuses(t *testing.T) {
 		". is a directory: name a program in it":                                      {Command: []string{"./."}},
 		"is not there: create it, or name another program":                            {Command: []string{"/no/such/agent"}},
 		"an argument of 140000 bytes is longer than a process takes (131071)":         {Command: []string{"sh"}, Prompt: "argument"},
+		"variable A has 140002 bytes, and a process takes 131071 with its name":       {Command: []string{"sh"}, Env: map[string]string{"A": "{prompt}"}},
 		"the profile has no command":                                                  {},
 	} {
 		s.task.Prompt = strings.Repeat("x", 140_000)

@@ -164,12 +164,13 @@ func TestFaults(t *testing.T) {
 		t.Error("aider is a built-in")
 	}
 	for want, p := range map[string]agent.Profile{
-		`[{extends "aider" is no built-in profile: it is one of claude, codex, gemini, opencode, command}]`:                                    {Extends: "aider", Command: []string{"x"}},
-		`[{command must name a program, as in command = ["./agent.sh"]}]`:                                                                      {},
-		`[{prompt is "stdin", and the profile has {prompt} as well: keep one of them}]`:                                                        {Command: []string{"x", "{prompt}"}, Prompt: "stdin"},
-		`[{extends codex takes its MCP configuration as flags, which the profile makes: remove {mcp_config}}]`:                                 {Extends: "codex", Args: []string{"{mcp_config}"}},
-		`[{env LEASEHOLD_RUN is set by leasehold itself: choose another name} {env "a=b" cannot be the name of a variable}]`:                   {Command: []string{"x"}, Env: map[string]string{"a=b": "", "LEASEHOLD_RUN": ""}},
-		`[{result "answer" must be "output" or a JSON pointer, which begins with /} {cost "usd" must be a JSON pointer, which begins with /}]`: {Command: []string{"x"}, Result: "answer", Cost: "usd"},
+		`[{extends "aider" is no built-in profile: it is one of claude, codex, gemini, opencode, command}]`:                                                      {Extends: "aider", Command: []string{"x"}},
+		`[{command must name a program, as in command = ["./agent.sh"]}]`:                                                                                        {},
+		`[{prompt is "stdin", and the profile has {prompt} as well: keep one of them}]`:                                                                          {Command: []string{"x", "{prompt}"}, Prompt: "stdin"},
+		`[{extends codex takes its MCP configuration as flags, which the profile makes: remove {mcp_config}}]`:                                                   {Extends: "codex", Args: []string{"{mcp_config}"}},
+		`[{env LEASEHOLD_RUN is set by leasehold itself: choose another name} {env "a=b" cannot be the name of a variable}]`:                                     {Command: []string{"x"}, Env: map[string]string{"a=b": "", "LEASEHOLD_RUN": ""}},
+		`[{args has more than 131071 bytes in one argument, which no process can be given} {env A is longer than a process takes (131071 bytes with its name)}]`: {Command: []string{"x"}, Args: []string{strings.Repeat("x", 131_072)}, Env: map[string]string{"A": strings.Repeat("x", 131_070), "B": strings.Repeat("x", 131_069)}},
+		`[{result "answer" must be "output" or a JSON pointer, which begins with /} {cost "usd" must be a JSON pointer, which begins with /}]`:                   {Command: []string{"x"}, Result: "answer", Cost: "usd"},
 	} {
 		if got := fmt.Sprint(p.Over("mine").Faults()); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

@@ -169,6 +169,11 @@ func (p Profile) Faults() (faults []Fault) {
 	if slices.ContainsFunc(p.Command, func(arg string) bool { return strings.Contains(arg, "\x00") }) {
 		say("command", "has a zero byte, which no process can be given")
 	}
+	for field, args := range map[string][]string{"command": p.Command, "args": p.Args} {
+		if slices.ContainsFunc(args, func(arg string) bool { return len(arg) > maxArgument }) {
+			say(field, "has more than %d bytes in one argument, which no process can be given", maxArgument)
+		}
+	}
 	if p.Prompt != "" && p.mentions("{prompt}") {
 		say("prompt", "is %q, and the profile has {prompt} as well: keep one of them", p.Prompt)
 	}
@@ -183,6 +188,8 @@ func (p Profile) Faults() (faults []Fault) {
 			say("env", "%q cannot be the name of a variable", name)
 		case strings.Contains(p.Env[name], "\x00"):
 			say("env", "%s has a zero byte, which no process can be given", name)
+		case len(name)+len("=")+len(p.Env[name]) > maxArgument:
+			say("env", "%s is longer than a process takes (%d bytes with its name)", name, maxArgument)
 		}
 	}
 	if p.Result != "" && p.Result != output && !isPointer(p.Result) {

@@ -14,7 +14,6 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
-	"github.com/leasehold/leasehold/dispatch/work"
 )
 
 // begin creates the run or resumes it, and writes run.json.
@@ -144,7 +143,7 @@ const settle = 10 * time.Second
 // beginRun asks the daemon for the run. If the run is resumed, the daemon may
 // not have noticed yet that its dispatcher and processes are gone.
 func (l *Launcher) beginRun(ctx context.Context, b *begun) error {
-	args := map[string]any{"run": l.run, "root": l.root(), "agents": slices.Sorted(maps.Keys(l.opts.Manifest.Agents)), "settings": l.opts.Manifest.Settings(), "instance": l.instance}
+	args := map[string]any{"run": l.run, "root": l.opts.Manifest.Root.Order(), "agents": slices.Sorted(maps.Keys(l.opts.Manifest.Agents)), "settings": l.opts.Manifest.Settings(), "instance": l.instance}
 	plan, err := json.Marshal(l.plan)
 	if err != nil {
 		return err
@@ -195,13 +194,4 @@ func mayPass(err error) bool {
 		return false
 	}
 	return true
-}
-
-// root returns the order for the root actor.
-func (l *Launcher) root() work.Order {
-	r := l.opts.Manifest.Root
-	return work.Order{
-		Name: r.Name, Agent: r.Agent, Model: r.Model, Prompt: r.Prompt, Directory: r.Directory,
-		Env: r.Env, TimeoutSecs: r.TimeoutSecs, Placement: r.Placement,
-	}
 }

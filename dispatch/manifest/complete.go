@@ -35,6 +35,7 @@ func (m *Manifest) complete(d *document) {
 	m.checkBudgets(d)
 	m.checkLeases(d)
 	m.checkPlaces(d)
+	m.checkOrder(d)
 	if m.Worker.Worktree && !m.Worker.Elsewhere() && !d.wrong("root.directory") {
 		switch {
 		case !inRepository(m.Root.Directory):
@@ -52,6 +53,17 @@ func (m *Manifest) checkPlaces(d *document) {
 		if errors.As(p.Check(), &wrong) && !d.wrong(join(table, wrong.Argument)) {
 			d.say(join(table, wrong.Argument), "%s", wrong.Problem)
 		}
+	}
+}
+
+// checkOrder reports what the daemon would refuse of the order for the root.
+func (m *Manifest) checkOrder(d *document) {
+	if slices.ContainsFunc(d.problems, func(p Problem) bool { return strings.HasPrefix(p.Key, "root.") }) {
+		return // this one may be the same
+	}
+	var wrong *registry.ArgumentError
+	if errors.As(m.Root.Order().Check(slices.Sorted(maps.Keys(m.Agents))), &wrong) {
+		d.say(join("root", wrong.Argument), "%s", wrong.Problem)
 	}
 }
 

@@ -75,6 +75,14 @@ type Root struct {
 	work.Placement
 }
 
+// Order returns the order for the root actor.
+func (r Root) Order() work.Order {
+	return work.Order{
+		Name: r.Name, Agent: r.Agent, Model: r.Model, Prompt: r.Prompt, Directory: r.Directory,
+		Env: r.Env, TimeoutSecs: r.TimeoutSecs, Placement: r.Placement,
+	}
+}
+
 // Lease is an element of [[leases]].
 type Lease struct {
 	Scope   string `toml:"scope" required:"true" enum:"run|layer" doc:"of the whole run, or of each layer"`

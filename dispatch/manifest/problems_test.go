@@ -3,6 +3,7 @@ package manifest_test
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold/dispatch/manifest"
+	"github.com/leasehold/leasehold/dispatch/work"
 )
 
 var update = flag.Bool("update", false, "write the expected texts anew")
@@ -133,6 +135,22 @@ func TestAnyTextIsRefusedWithAPlace(t *testing.T) {
 			check(header + "\n" + base)
 			check(base + header + "\n")
 			check(header + "\nx = 1\n")
+		}
+	}
+}
+
+// What a daemon would refuse of the order for the root is a problem of the manifest.
+func TestARootThatADaemonWouldRefuseIsAProblem(t *testing.T) {
+	for line, want := range map[string]string{
+		`env = { A = "` + strings.Repeat("x", work.MaxEnv) + `" }`: "m:7:1: root.env must be at most 32768 bytes in all",
+		`env = { "A-B" = "x" }`:                      "m:7:1: root.env must have names of A-Z a-z 0-9 _, not \"A-B\"",
+		`model = "` + strings.Repeat("x", 129) + `"`: "m:7:1: root.model must be at most 128 printable bytes",
+		`env = { A = "\u0000" }`:                     "m:7:9: root.env.A has a zero byte, which no process can be given",
+		`env = { A = "x" }`:                          "<nil>",
+	} {
+		_, err := manifest.Parse("m", []byte("[run]\nname = \"r\"\n[agents.s]\ncommand = [\"sh\"]\n[root]\nagent = \"s\"\n"+line+"\nprompt = \"x\"\n"), t.TempDir())
+		if got, _, _ := strings.Cut(fmt.Sprint(err), "\n"); got != want {
+			t.Errorf("%.40s:\n%s\nwant %s", line, got, want)
 		}
 	}
 }
