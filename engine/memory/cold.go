@@ -83,7 +83,7 @@ func after(prefix string) string {
 // scanCold merges the pending cold writes with the records of the store.
 func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 	t.live()
-	it, err := t.store.Iterate(Cold)
+	it, err := t.store.Iterate(Cold, from, after(prefix))
 	if err != nil {
 		t.poison(readError(from, err))
 		return
@@ -92,7 +92,7 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 	last := ""                        // the key that was yielded last
 	pending := t.cold.Iter()
 	written, changes := pending.Seek(from), t.coldChanges
-	for stored := it.Seek(from, after(prefix)); ; {
+	for stored := it.Next(); ; {
 		if !stored && it.Err() != nil {
 			t.poison(readError(cmp.Or(last, from), it.Err()))
 			return

@@ -54,8 +54,10 @@ type Reader interface {
 	// The value is valid until read returns. If read returns an error, Get
 	// returns it.
 	Get(space Space, key string, read func(value []byte) error) (found bool, err error)
-	// Iterate returns an iterator over a space.
-	Iterate(space Space) (Iterator, error)
+	// Iterate returns an iterator over the records of a space whose keys are at
+	// least from and less than end. If end is empty, the limit is the end of the
+	// space.
+	Iterate(space Space, from, end string) (Iterator, error)
 }
 
 // A Snapshot is a Reader of the records at one instant. Its user must close it.
@@ -64,31 +66,28 @@ type Snapshot interface {
 	Close() error
 }
 
-// An Iterator goes through the records of a space in the order of their keys.
-// Key and Value are valid until the next call of another method.
+// An Iterator goes through records in the order of their keys. Key and Value are
+// valid until the next call of another method.
 type Iterator interface {
-	// Seek moves to the first record whose key is at least from and less than
-	// end. If end is empty, the limit is the end of the space.
-	Seek(from, end string) bool
-	// Next moves to the next record before the end that was given to Seek.
+	// Next moves to the next record. The first call moves to the first record.
 	Next() bool
 	Key() []byte
 	Value() ([]byte, error)
-	// Err returns the error because of which Seek or Next returned false, or
-	// nil if there were no more records.
+	// Err returns the error because of which Next returned false, or nil if
+	// there were no more records.
 	Err() error
 	Close() error
 }
 
-// Each calls visit with an iterator at each record of a space whose key is at
-// least from and less than end (see [Iterator]), until visit returns an error.
+// Each calls visit with an iterator at each record from a key to an end (see
+// [Reader]), until visit returns an error.
 func Each(r Reader, space Space, from, end string, visit func(Iterator) error) (err error) {
-	it, err := r.Iterate(space)
+	it, err := r.Iterate(space, from, end)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
-	for ok := it.Seek(from, end); ok; ok = it.Next() {
+	for it.Next() {
 		if err := visit(it); err != nil {
 			return err
 		}

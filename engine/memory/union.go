@@ -82,16 +82,15 @@ func (u Union) Close() (err error) {
 	return err
 }
 
-func (u Union) Iterate(space Space) (Iterator, error) {
+func (u Union) Iterate(space Space, from, end string) (Iterator, error) {
 	it := &unionIterator{space: space}
 	for _, s := range u {
-		next, err := s.Iterate(space)
+		next, err := s.Iterate(space, from, end)
 		if err != nil {
 			return nil, errors.Join(err, it.Close())
 		}
-		it.all = append(it.all, next)
+		it.all, it.at = append(it.all, next), append(it.at, next.Next())
 	}
-	it.at = make([]bool, len(it.all))
 	return it, nil
 }
 
@@ -105,26 +104,13 @@ type unionIterator struct {
 	err   error
 }
 
-func (it *unionIterator) Seek(from, end string) bool {
-	it.err = nil
-	for i, one := range it.all {
-		it.at[i] = one.Seek(from, end)
-	}
-	return it.settle()
-}
-
 func (it *unionIterator) Next() bool {
 	for i, one := range it.all {
 		if it.at[i] && bytes.Equal(one.Key(), it.key) {
 			it.at[i] = one.Next()
 		}
 	}
-	return it.settle()
-}
-
-// settle reads the smallest key at which an iterator is.
-func (it *unionIterator) settle() bool {
-	first := -1
+	first := -1 // of the iterators, the one at the smallest key
 	for i, one := range it.all {
 		if it.err = one.Err(); it.err != nil {
 			return false

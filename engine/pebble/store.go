@@ -1,7 +1,6 @@
 package pebble
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -246,38 +245,32 @@ func (r reader) Get(space memory.Space, key string, read func(value []byte) erro
 	return err == nil, errors.Join(err, closer.Close())
 }
 
-func (r reader) Iterate(space memory.Space) (memory.Iterator, error) {
-	end := []byte{byte(space) + 1}
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: []byte{byte(space)}, UpperBound: end})
+func (r reader) Iterate(space memory.Space, from, end string) (memory.Iterator, error) {
+	// The bounds prevent Pebble from reading deleted records beyond the end.
+	lower, upper := append([]byte{byte(space)}, from...), []byte{byte(space) + 1}
+	if end != "" {
+		upper = append([]byte{byte(space)}, end...)
+	}
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
 		return nil, corruption(err)
 	}
-	return &iterator{it: it, space: space, end: end}, nil
+	return &iterator{it: it}, nil
 }
 
 type iterator struct {
 	it    *pebble.Iterator
-	space memory.Space
-	end   []byte
-	at    []byte // buffer that Seek reuses
+	begun bool
 }
 
-// Seek implements [memory.Iterator]. The bounds prevent Pebble from reading
-// deleted records beyond the end.
-func (i *iterator) Seek(from, end string) bool {
-	upper := []byte{byte(i.space) + 1}
-	if end != "" {
-		upper = append([]byte{byte(i.space)}, end...)
+func (i *iterator) Next() bool {
+	if !i.begun {
+		i.begun = true
+		return i.it.First()
 	}
-	if !bytes.Equal(upper, i.end) { // setting the same bounds again would lose the shortcut to a nearby key
-		i.end = upper
-		i.it.SetBounds([]byte{byte(i.space)}, upper)
-	}
-	i.at = append(append(i.at[:0], byte(i.space)), from...)
-	return i.it.SeekGE(i.at)
+	return i.it.Next()
 }
 
-func (i *iterator) Next() bool  { return i.it.Next() }
 func (i *iterator) Key() []byte { return i.it.Key()[1:] }
 func (i *iterator) Err() error  { return corruption(i.it.Error()) }
 

@@ -17,6 +17,8 @@ type iterator struct {
 	again  bool        // a page that could not be read may be requested again
 	lock   *sync.Mutex // held to use q, if not nil
 	space  memory.Space
+	from   string
+	bound  string // of the keys, or ""
 	layers layers
 	end    string // the first place beyond the end
 
@@ -24,10 +26,9 @@ type iterator struct {
 	left []bool                         // whether each is at a record before the end
 
 	page  []record
-	at    int    // in page
-	more  bool   // there may be records after the page
-	limit int    // of the next page
-	bound string // of the keys, or ""
+	at    int  // in page
+	more  bool // there may be records after the page
+	limit int  // of the next page; 0 before the first
 
 	key   string
 	value []byte
@@ -42,29 +43,29 @@ const (
 	pageBytes = 2 << 20 // about, at most, in a page
 )
 
-// Seek implements [memory.Iterator].
-func (i *iterator) Seek(from, end string) bool {
-	i.err, i.bound = nil, end
-	i.end = place(i.space, end)
-	if end == "" {
+// Next implements [memory.Iterator].
+func (i *iterator) Next() bool {
+	if i.limit == 0 {
+		i.begin()
+	} else {
+		i.pass(i.key)
+	}
+	return i.settle()
+}
+
+func (i *iterator) begin() {
+	i.end = place(i.space, i.bound)
+	if i.bound == "" {
 		i.end = place(i.space+1, "")
 	}
-	at := place(i.space, from)
-	i.over, i.left = i.over[:0], i.left[:0]
+	at := place(i.space, i.from)
 	for _, o := range i.layers {
 		it := o.writes.Iter()
 		i.left = append(i.left, it.Seek(at) && it.Key() < i.end)
 		i.over = append(i.over, it)
 	}
 	i.limit = firstPage
-	i.fetch(from)
-	return i.settle()
-}
-
-// Next implements [memory.Iterator].
-func (i *iterator) Next() bool {
-	i.pass(i.key)
-	return i.settle()
+	i.fetch(i.from)
 }
 
 // settle moves to the smallest record that exists.

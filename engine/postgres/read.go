@@ -97,10 +97,10 @@ func (s *store) reading(read func(context.Context) error) error {
 }
 
 // Iterate implements [memory.Reader].
-func (s *store) Iterate(space memory.Space) (memory.Iterator, error) {
+func (s *store) Iterate(space memory.Space, from, end string) (memory.Iterator, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &iterator{s: s, q: s.conns.short, space: space, layers: s.layersLocked(), again: true}, nil
+	return &iterator{s: s, q: s.conns.short, space: space, from: from, bound: end, layers: s.layersLocked(), again: true}, nil
 }
 
 // Snapshot implements [memory.Store]. The snapshot gets its own transaction
@@ -195,14 +195,14 @@ func (sn *snapshot) fetch(space memory.Space, key string) (value []byte, found b
 }
 
 // Iterate implements [memory.Reader].
-func (sn *snapshot) Iterate(space memory.Space) (memory.Iterator, error) {
+func (sn *snapshot) Iterate(space memory.Space, from, end string) (memory.Iterator, error) {
 	sn.mu.Lock()
 	defer sn.mu.Unlock()
 	q, err := sn.transaction()
 	if err != nil {
 		return nil, err
 	}
-	return &iterator{s: sn.s, q: q, lock: &sn.mu, space: space, layers: sn.layers}, nil
+	return &iterator{s: sn.s, q: q, lock: &sn.mu, space: space, from: from, bound: end, layers: sn.layers}, nil
 }
 
 // Close implements [memory.Snapshot].
