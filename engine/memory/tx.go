@@ -148,10 +148,6 @@ func (t *tx) Due() iter.Seq[engine.Row] {
 }
 
 func (t *tx) Put(p engine.Row) {
-	if isCold(p.Key) {
-		t.putCold(p)
-		return
-	}
 	was, is := t.write(p)
 	if is == nil {
 		return
@@ -160,18 +156,17 @@ func (t *tx) Put(p engine.Row) {
 	t.writes = append(t.writes, Write{Space: Hot, Key: is.key, value: is.value, owner: is.owner, due: is.due})
 }
 
-func (t *tx) Touch(p engine.Row) {
-	if isCold(p.Key) {
-		t.putCold(p)
-		return
-	}
-	t.write(p)
-}
+func (t *tx) Touch(p engine.Row) { t.write(p) }
 
-// write puts p in the working set. It returns no rows if p is refused.
+// write puts p in the working set or, if it is cold, among the cold writes. It
+// returns no rows for a cold row, or if p is refused.
 func (t *tx) write(p engine.Row) (was, is *row) {
 	s := t.live()
-	if !t.mayPut(p) {
+	switch {
+	case !t.mayPut(p):
+		return nil, nil
+	case isCold(p.Key):
+		t.writeCold(p.Key, coldWrite{value: p.Value})
 		return nil, nil
 	}
 	is = newRow(p)
@@ -202,18 +197,6 @@ func (t *tx) Delete(key string) {
 	}
 }
 
-func (t *tx) putCold(p engine.Row) {
-	t.live()
-	if !t.mayPut(p) {
-		return
-	}
-	if p.Owner != uuid.Nil || !p.Due.IsZero() {
-		t.poison(fmt.Errorf("%w: key %q", engine.ErrCold, p.Key))
-		return
-	}
-	t.writeCold(p.Key, coldWrite{value: p.Value})
-}
-
 // writeCold notes the write of a cold row. It copies neither key nor value,
 // because both are dropped as soon as the store has them.
 func (t *tx) writeCold(key string, w coldWrite) {
@@ -226,25 +209,19 @@ func (t *tx) mayPut(p engine.Row) bool {
 	if !t.mayWrite() {
 		return false
 	}
-	if p.Key == "" {
+	switch {
+	case p.Key == "":
 		t.poison(engine.ErrNoKey)
-		return false
+	case len(p.Key) > engine.MaxKey:
+		t.poison(fmt.Errorf("%w: key %.32q… has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Key), engine.MaxKey))
+	case len(p.Value) > engine.MaxValue:
+		t.poison(fmt.Errorf("%w: value of %q has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Value), engine.MaxValue))
+	case isCold(p.Key) && (p.Owner != uuid.Nil || !p.Due.IsZero()):
+		t.poison(fmt.Errorf("%w: key %q", engine.ErrCold, p.Key))
+	default:
+		return true
 	}
-	if err := tooLarge(p); err != nil {
-		t.poison(err)
-		return false
-	}
-	return true
-}
-
-func tooLarge(p engine.Row) error {
-	if len(p.Key) > engine.MaxKey {
-		return fmt.Errorf("%w: key %.32q… has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Key), engine.MaxKey)
-	}
-	if len(p.Value) > engine.MaxValue {
-		return fmt.Errorf("%w: value of %q has %d bytes, of %d", engine.ErrTooLarge, p.Key, len(p.Value), engine.MaxValue)
-	}
-	return nil
+	return false
 }
 
 func (t *tx) mayWrite() bool {
