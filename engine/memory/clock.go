@@ -103,26 +103,26 @@ func (b beat) encode() string {
 	return w.String()
 }
 
-func decodeBeat(value string) (b beat, err error) {
-	r := record.Read(value)
-	version := r.Uint()
-	b = beat{r.Text(), r.Duration(), r.Time(), r.Time()}
-	if version != beatVersion || !r.Done() {
-		return b, errRecord
+func decodeBeat(stored []byte) (b beat, err error) {
+	value, _, _, err := decode(stored)
+	if err == nil {
+		r := record.Read(string(value))
+		version := r.Uint()
+		b = beat{r.Text(), r.Duration(), r.Time(), r.Time()}
+		if version != beatVersion || !r.Done() {
+			err = errRecord
+		}
+	}
+	if err != nil {
+		return b, fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
 	}
 	return b, nil
 }
 
 // lastBeat reads the record of the clock.
 func lastBeat(r Reader) (last beat, known bool, err error) {
-	known, err = r.Get(Meta, clockKey, func(record []byte) error {
-		value, _, _, err := decode(record)
-		if err == nil {
-			last, err = decodeBeat(string(value))
-		}
-		if err != nil {
-			err = fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
-		}
+	known, err = r.Get(Meta, clockKey, func(stored []byte) (err error) {
+		last, err = decodeBeat(stored)
 		return err
 	})
 	if err != nil {

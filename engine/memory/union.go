@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -41,11 +42,12 @@ func (r *recordsOf) add(space Space, key string, record []byte) error {
 		*r = bytes.Clone(record)
 	case bytes.Equal(*r, record):
 	case space == Meta && key == clockKey:
-		earlier, err := isEarlier(record, *r)
-		if err != nil {
-			return fmt.Errorf("%w: the clock of a partition: %w", engine.ErrCorrupt, err)
+		its, err := decodeBeat(record)
+		earliest, otherErr := decodeBeat(*r)
+		if err = cmp.Or(err, otherErr); err != nil {
+			return fmt.Errorf("the clock of a partition: %w", err)
 		}
-		if earlier {
+		if its.now.Before(earliest.now) {
 			*r = bytes.Clone(record)
 		}
 	case strings.HasPrefix(key, engine.Mark):
@@ -59,20 +61,6 @@ func (r *recordsOf) add(space Space, key string, record []byte) error {
 		return fmt.Errorf("%w: several partitions have %q", engine.ErrCorrupt, key)
 	}
 	return nil
-}
-
-func isEarlier(a, b []byte) (bool, error) {
-	var beats [2]beat
-	for i, record := range [][]byte{a, b} {
-		value, _, _, err := decode(record)
-		if err == nil {
-			beats[i], err = decodeBeat(string(value))
-		}
-		if err != nil {
-			return false, err
-		}
-	}
-	return beats[0].now.Before(beats[1].now), nil
 }
 
 func (u Union) Close() (err error) {
