@@ -297,7 +297,7 @@ func TestAWorkerIsToldThatItsTaskWasCancelled(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.rows(func(tx engine.Tx) {
-			news, _ := h.core.Untold(tx, w.Holder, 20)
+			news, _ := h.core.NewUntold(tx, w.Holder, nil)
 			if len(news) != 1 || news[0].Reason != "task cancelled by boss" || news[0].Key != c.ID.String() {
 				t.Errorf("it is told %+v", news)
 			}

@@ -478,7 +478,7 @@ func TestEveryClaimThatExpiresIsTold(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		err := h.eng.View(t.Context(), func(tx engine.Tx) error {
-			if news, _ := h.core.Untold(tx, w.Holder, 10); len(news) != 3 {
+			if news, _ := h.core.NewUntold(tx, w.Holder, nil); len(news) != 3 {
 				t.Errorf("of three claims lost it is told %+v", news)
 			}
 			return nil

@@ -75,11 +75,11 @@ func TestAnotherSessionOfTheActorIsAnotherPartyUntilItAdopts(t *testing.T) {
 			t.Fatalf("adoption: %+v %v", l, err)
 		}
 		h.view(func(tx registry.Tx) {
-			news, _ := h.Untold(tx, one.Holder, 10)
+			news, _ := h.NewUntold(tx, one.Holder, nil)
 			if len(news) != 1 || news[0].Token != g.Token || news[0].Reason != string(registry.Adopted) || news[0].SupersededBy != "W1" {
 				t.Errorf("the session before is told %+v", news)
 			}
-			if news, _ := h.Untold(tx, two.Holder, 10); len(news) != 0 {
+			if news, _ := h.NewUntold(tx, two.Holder, nil); len(news) != 0 {
 				t.Errorf("the one that adopted is told %+v", news)
 			}
 		})
@@ -185,11 +185,11 @@ func TestLossIsToldOnceWithItsCauseAndSuccessor(t *testing.T) {
 		}
 		h.crash() // a restart must not silence it
 		h.view(func(tx registry.Tx) {
-			news, _ := h.Untold(tx, a.Holder, 10)
+			news, _ := h.NewUntold(tx, a.Holder, nil)
 			if len(news) != 1 || news[0].LeaseID != g.ID {
 				t.Errorf("untold: %+v", news)
 			}
-			if other, _ := h.Untold(tx, b.Holder, 10); len(other) != 0 {
+			if other, _ := h.NewUntold(tx, b.Holder, nil); len(other) != 0 {
 				t.Errorf("told to another: %+v", other)
 			}
 		})

@@ -169,7 +169,7 @@ func TestSharedLeasesLapseAndAreAdoptedOneByOne(t *testing.T) {
 			t.Errorf("held: %+v", list)
 		}
 		h.view(func(tx registry.Tx) {
-			if lost, _ := h.Untold(tx, a.Holder, 10); len(lost) != 1 || lost[0].SupersededBy != "B" && lost[0].SupersededBy != "" {
+			if lost, _ := h.NewUntold(tx, a.Holder, nil); len(lost) != 1 || lost[0].SupersededBy != "B" && lost[0].SupersededBy != "" {
 				t.Errorf("told: %+v", lost)
 			}
 		})

@@ -225,45 +225,6 @@ func (c *Core) lost(tx Tx, caller Holder, id uuid.UUID, otherwise Notice) error 
 	return ErrNotHolder
 }
 
-// Untold returns at most limit notices that the holder's session has not been
-// told of, and how many more there are. If there are none, which is the usual
-// case, it costs one look-up.
-func (c *Core) Untold(tx Tx, h Holder, limit int) (list []Notice, more int) {
-	list, _, more = untold(tx, h, limit, func(string) bool { return true })
-	return list, more
-}
-
-// untold also returns the notices that have become void. The notices that came about
-// first are the first in list. It leaves out the notices of parties for which tells reports false. A loss never becomes void,
-// so those beyond limit, which may be many, are only counted.
-func untold(tx Tx, h Holder, limit int, tells func(party string) bool) (list, stale []Notice, more int) {
-	count := newsOf(tx, h.Actor)
-	if count == (news{}) {
-		return nil, nil, 0
-	}
-	inOrder := func(a, b Notice) int { return a.at.Compare(b.at) }
-	for _, n := range slices.SortedStableFunc(untoldOf(tx, h), inOrder) {
-		full := len(list) >= limit
-		if n.Kind == Loss && full {
-			if tells(n.Party) {
-				more++
-			}
-			continue
-		}
-		n, ok := n.now(tx, h.Actor)
-		switch {
-		case !ok:
-			stale = append(stale, n)
-		case !tells(n.Party):
-		case full:
-			more++
-		default:
-			list = append(list, n)
-		}
-	}
-	return list, stale, more + int(count.dropped)
-}
-
 // untoldOf yields the notices that a session has not been told of, as they were
 // when they were raised.
 func untoldOf(tx Tx, h Holder) iter.Seq[Notice] {
@@ -321,12 +282,39 @@ func (c *Core) NewUntold(tx Tx, h Holder, known map[string]string) (list []Notic
 	return list, next
 }
 
-// TakeUntold is Untold for the parties for which tells reports true. It marks
-// the notices in list as told; a restart within [Retold] loses these marks, and then
-// they are told again. The remaining notices come with later answers, except losses that
-// were only counted: more reports them once.
+// TakeUntold returns at most limit notices that the holder's session has not been
+// told of, those that came about first, and how many more there are. It leaves out
+// the notices of parties for which tells reports false. It marks the notices in list
+// as told; a restart within [Retold] loses these marks, and then they are told again.
+// The remaining notices come with later answers, except losses that were only
+// counted: more reports them once. If there are no notices, which is the usual case,
+// it costs one look-up.
 func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(party string) bool) (list []Notice, more int) {
-	list, stale, more := untold(tx, h, limit, tells)
+	count := newsOf(tx, h.Actor)
+	if count == (news{}) {
+		return nil, 0
+	}
+	var stale []Notice // they have become void
+	inOrder := func(a, b Notice) int { return a.at.Compare(b.at) }
+	for _, n := range slices.SortedStableFunc(untoldOf(tx, h), inOrder) {
+		full := len(list) >= limit
+		if n.Kind == Loss && full { // it never becomes void, and there may be many
+			if tells(n.Party) {
+				more++
+			}
+			continue
+		}
+		n, ok := n.now(tx, h.Actor)
+		switch {
+		case !ok:
+			stale = append(stale, n)
+		case !tells(n.Party):
+		case full:
+			more++
+		default:
+			list = append(list, n)
+		}
+	}
 	for _, n := range stale {
 		forgetNotice(tx, n.row(h.Actor).Key)
 		if l, ok := leaseByID(tx, n.LeaseID); ok && l.awaited && n.Kind == Wanted {
@@ -342,7 +330,7 @@ func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(party string) b
 		tx.Delete(untoldKey(row.Key))
 	}
 	news{untold: newsOf(tx, h.Actor).untold - uint64(len(list))}.put(tx, h.Actor)
-	return list, more
+	return list, more + int(count.dropped)
 }
 
 // tendNotice stores that a loss was told, once it cannot be told again any more, so that

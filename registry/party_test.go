@@ -45,7 +45,7 @@ func TestPartiesOfOneSessionAreApart(t *testing.T) {
 			t.Errorf("adopted: %+v %v", l, err)
 		}
 		h.view(func(tx registry.Tx) {
-			if news, _ := h.Untold(tx, session.Holder, 10); len(news) != 1 || news[0].Party != "a" || news[0].Token != g.Token {
+			if news, _ := h.NewUntold(tx, session.Holder, nil); len(news) != 1 || news[0].Party != "a" || news[0].Token != g.Token {
 				t.Errorf("the session is told %+v", news)
 			}
 		})
@@ -71,7 +71,8 @@ func TestTheEndOfAPartyReleasesWhatItHasAndNothingElse(t *testing.T) {
 			if list := held(h, tx); len(list) != 2 {
 				t.Errorf("%d leases are left", len(list))
 			}
-			for _, n := range first(h.Untold(tx, session.Holder, 10)) {
+			news, _ := h.NewUntold(tx, session.Holder, nil)
+			for _, n := range news {
 				if n.Kind == registry.Loss {
 					t.Errorf("the session is told %+v", n)
 				}
@@ -302,7 +303,7 @@ func TestALapsedLeaseIsItsHoldersUntilAnotherTakesIt(t *testing.T) {
 			if list := held(h, tx); len(list) != 0 {
 				t.Errorf("listed: %+v", list)
 			}
-			if news, _ := h.Untold(tx, a.Holder, 10); len(news) != 1 || news[0].Reason != string(registry.Expired) {
+			if news, _ := h.NewUntold(tx, a.Holder, nil); len(news) != 1 || news[0].Reason != string(registry.Expired) {
 				t.Errorf("told: %+v", news)
 			}
 		})
@@ -311,7 +312,7 @@ func TestALapsedLeaseIsItsHoldersUntilAnotherTakesIt(t *testing.T) {
 			t.Fatalf("renewed: %+v %v", l, err)
 		}
 		h.view(func(tx registry.Tx) {
-			if news, _ := h.Untold(tx, a.Holder, 10); len(news) != 0 {
+			if news, _ := h.NewUntold(tx, a.Holder, nil); len(news) != 0 {
 				t.Errorf("it has it again, and is told %+v", news)
 			}
 		})
@@ -640,7 +641,4 @@ func TestACorruptLeaseAffectsOnlyItsKey(t *testing.T) {
 	})
 }
 
-// first is a list without the number of what more there is.
 func anyParty(string) bool { return true }
-
-func first(list []registry.Notice, _ int) []registry.Notice { return list }

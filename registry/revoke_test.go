@@ -31,7 +31,7 @@ func (h *house) revoke(more func(*registry.Revocation)) registry.Revoked {
 // told are the reasons of the losses that a party is told of now.
 func (p party) told() (reasons []string) {
 	p.h.view(func(tx registry.Tx) {
-		list, _ := p.h.Untold(tx, p.Holder, 100)
+		list, _ := p.h.NewUntold(tx, p.Holder, nil)
 		for _, l := range list {
 			if l.Kind != registry.Loss {
 				continue
