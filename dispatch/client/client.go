@@ -49,12 +49,10 @@ func connect(ctx context.Context, nc net.Conn, hello server.Hello, info mcp.Impl
 	}
 	c := &Client{Welcome: welcome, rpc: newRPC(nc, br)}
 	handshake := mcp.InitializeParams{ProtocolVersion: mcp.LATEST_LEGACY_PROTOCOL_VERSION, ClientInfo: info}
-	if _, err = c.rpc.call(ctx, wire.Initialize, handshake); err == nil {
-		err = c.rpc.notify(wire.Initialized, nil)
-	}
-	if err != nil {
+	if _, err = c.rpc.call(ctx, wire.Initialize, handshake); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
+	c.rpc.notify(wire.Initialized, nil)
 	return c, nil
 }
 

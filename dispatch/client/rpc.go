@@ -21,15 +21,15 @@ var errEnded = fmt.Errorf("the connection to the daemon has ended: %w", net.ErrC
 // mcp-go has a client, too. Its package imports that of its server, which costs each
 // process of leasehold 12 ms; see dispatch/server.
 type rpc struct {
-	nc      net.Conn
-	ended   chan struct{}  // closed once no more answers come
-	writing sync.Mutex     // one line at a time
-	cancels sync.WaitGroup // requests about whose end the daemon is being told
+	nc    net.Conn
+	ended chan struct{} // closed once no more answers come
+	mute  chan struct{} // closed once nothing more is written
+	more  chan struct{} // contains an element when a line was added to unsent
 
 	mu      sync.Mutex
-	closed  bool
 	last    int
 	waiting map[string]chan<- response // by id
+	unsent  [][]byte                   // lines, oldest first
 }
 
 // A response is an answer to a request.
@@ -50,8 +50,12 @@ func (e *rpcError) Error() string { return e.Message }
 
 // newRPC returns an rpc that reads from in until nc ends.
 func newRPC(nc net.Conn, in *bufio.Reader) *rpc {
-	c := &rpc{nc: nc, ended: make(chan struct{}), waiting: make(map[string]chan<- response)}
+	c := &rpc{
+		nc: nc, ended: make(chan struct{}), mute: make(chan struct{}), more: make(chan struct{}, 1),
+		waiting: make(map[string]chan<- response),
+	}
 	go c.read(in)
+	go c.write()
 	return c
 }
 
@@ -78,12 +82,9 @@ func (c *rpc) read(in *bufio.Reader) {
 
 // close ends the connection, and waits until nothing more is read or written.
 func (c *rpc) close() error {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
 	err := c.nc.Close()
 	<-c.ended
-	c.cancels.Wait()
+	<-c.mute
 	return err
 }
 
@@ -103,15 +104,12 @@ func (c *rpc) call(ctx context.Context, method string, params any) (json.RawMess
 		defer c.mu.Unlock()
 		delete(c.waiting, id)
 	}()
-	err := c.write(wire.Line(struct {
+	c.send(wire.Line(struct {
 		JSONRPC string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
 		Method  string          `json:"method"`
 		Params  any             `json:"params,omitempty"`
 	}{"2.0", json.RawMessage(id), method, params}))
-	if err != nil {
-		return nil, err
-	}
 	var r response
 	select {
 	case r = <-answer:
@@ -122,7 +120,7 @@ func (c *rpc) call(ctx context.Context, method string, params any) (json.RawMess
 			return nil, errEnded
 		}
 	case <-ctx.Done():
-		c.cancel(id)
+		c.notify(wire.Cancelled, map[string]any{"requestId": json.RawMessage(id)})
 		return nil, ctx.Err()
 	}
 	if r.Error != nil {
@@ -131,25 +129,37 @@ func (c *rpc) call(ctx context.Context, method string, params any) (json.RawMess
 	return r.Result, nil
 }
 
-// cancel tells the daemon that nobody waits for an answer. A daemon that does not read
-// holds up nobody.
-func (c *rpc) cancel(id string) {
+func (c *rpc) notify(method string, params any) { c.send(wire.Notification(method, params)) }
+
+// send sends a line after those before it. It does not wait, since a daemon that does not
+// read must hold up nobody.
+func (c *rpc) send(line []byte) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		c.cancels.Go(func() {
-			_ = c.notify(wire.Cancelled, map[string]any{"requestId": json.RawMessage(id)})
-		})
+	c.unsent = append(c.unsent, line)
+	c.mu.Unlock()
+	select {
+	case c.more <- struct{}{}:
+	default:
 	}
 }
 
-func (c *rpc) notify(method string, params any) error {
-	return c.write(wire.Notification(method, params))
-}
-
-func (c *rpc) write(line []byte) error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	_, err := c.nc.Write(line)
-	return err
+// write writes what send is given until nc ends. When it fails, reading fails too.
+func (c *rpc) write() {
+	defer close(c.mute)
+	for {
+		select {
+		case <-c.more:
+		case <-c.ended:
+			return
+		}
+		c.mu.Lock()
+		lines := c.unsent
+		c.unsent = nil
+		c.mu.Unlock()
+		for _, line := range lines {
+			if _, err := c.nc.Write(line); err != nil {
+				return
+			}
+		}
+	}
 }
