@@ -222,11 +222,11 @@ var (
 
 func (c *passed) Read(p []byte) (n int, err error) {
 	if c.left == 0 {
-		var head [4]byte
-		if _, err := io.ReadFull(c.in, head[:]); err != nil {
-			return 0, doorLost(err)
+		head, err := c.whole(4)
+		if err != nil {
+			return 0, err
 		}
-		size := binary.BigEndian.Uint32(head[:])
+		size := binary.BigEndian.Uint32(head)
 		if size == 0 {
 			return 0, errWent
 		}
@@ -238,6 +238,17 @@ func (c *passed) Read(p []byte) (n int, err error) {
 	n, err = c.in.Read(p[:min(len(p), c.left)])
 	c.left -= n
 	return n, doorLost(err)
+}
+
+// whole reads n bytes or none: a read that is ended by a deadline, as net/http ends one
+// after each request, is continued by the next. The bytes are valid until then.
+func (c *passed) whole(n int) ([]byte, error) {
+	b, err := c.in.Peek(n)
+	if err != nil {
+		return nil, doorLost(err)
+	}
+	_, err = c.in.Discard(n)
+	return b, err
 }
 
 // doorLost returns why a connection between servers ended. A deadline is this

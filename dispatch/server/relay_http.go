@@ -48,6 +48,7 @@ type passedWeb struct {
 	passed
 	passedHTTP
 	from process.Peer
+	went bool // the frame that says so has been read, and its webEnd may follow; for the reader alone
 
 	mu      sync.Mutex
 	written uint64
@@ -61,11 +62,16 @@ func (c *passedWeb) Read(p []byte) (n int, err error) {
 	if c.hasGone() {
 		return 0, io.EOF
 	}
-	n, err = c.passed.Read(p)
+	if !c.went {
+		n, err = c.passed.Read(p)
+		c.went = errors.Is(err, errWent)
+	}
 	var end webEnd
-	went := errors.Is(err, errWent)
-	if went {
-		err = doorLost(binary.Read(c.in, binary.BigEndian, &end))
+	if c.went {
+		var b []byte
+		if b, err = c.whole(binary.Size(end)); err == nil {
+			_, err = binary.Decode(b, binary.BigEndian, &end)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +79,7 @@ func (c *passedWeb) Read(p []byte) (n int, err error) {
 	case errors.Is(err, errDoorLost):
 		c.lost = true
 		err = errDoorLost // that the way to the server was reset says nothing of the client
-	case went && err == nil:
+	case c.went && err == nil:
 		c.gone, err = true, io.EOF
 		if end.Reset || end.Written < c.written {
 			err = syscall.ECONNRESET
@@ -89,12 +95,13 @@ func (c *passedWeb) hasGone() bool {
 }
 
 func (c *passedWeb) Write(p []byte) (n int, err error) {
-	if c.hasGone() {
-		return 0, syscall.EPIPE
-	}
 	c.mu.Lock()
+	gone := c.gone
 	c.written += uint64(len(p)) // before the other server can count them
 	c.mu.Unlock()
+	if gone {
+		return 0, syscall.EPIPE
+	}
 	return c.Conn.Write(p)
 }
 

@@ -3,10 +3,14 @@ package server
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
+	"os"
+	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/engine/call"
@@ -200,6 +204,54 @@ func TestTheResetOfAServerIsNoneOfAClient(t *testing.T) {
 	web.taken, web.unread = func() {}, func() { t.Error("its answer counts as unread") }
 	if _, err := web.Read(make([]byte, 1)); !errors.Is(err, errDoorLost) || !web.doorLost() {
 		t.Errorf("the way ends with %v, lost: %t", err, web.doorLost())
+	}
+}
+
+// net/http ends the read beside each request by a deadline, at any byte of what another
+// server says of the client. What was read by then is not lost: whether the client has
+// read its answer is known in the end.
+func TestAReadThatIsEndedByADeadlineLosesNothing(t *testing.T) {
+	for _, end := range []webEnd{{Written: 5}, {Written: 5, Reset: true}, {Written: 4}} {
+		text, err := binary.Append([]byte{0, 0, 0, 2, 'h', 'i', 0, 0, 0, 0}, binary.BigEndian, end)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for cut := range text {
+			door, leader := net.Pipe()
+			web := &passedWeb{passed: passed{Conn: leader, in: bufio.NewReader(leader)}, written: 5}
+			var got []byte
+			var last error
+			read := func() {
+				for last == nil {
+					p := make([]byte, 10)
+					var n int
+					n, last = web.Read(p)
+					got = append(got, p[:n]...)
+				}
+			}
+			ended := make(chan struct{})
+			go func() { defer close(ended); read() }()
+			if _, err := door.Write(text[:cut]); err != nil { // returns when it is read
+				t.Fatal(err)
+			}
+			_ = leader.SetReadDeadline(time.Unix(1, 0))
+			<-ended
+			if !errors.Is(last, os.ErrDeadlineExceeded) {
+				t.Fatalf("after %d bytes: %v", cut, last)
+			}
+			_ = leader.SetReadDeadline(time.Time{})
+			last, ended = nil, make(chan struct{})
+			go func() { defer close(ended); read() }()
+			if _, err := door.Write(text[cut:]); err != nil {
+				t.Fatal(err)
+			}
+			door.Close()
+			<-ended
+			if unread := end != (webEnd{Written: 5}); string(got) != "hi" || web.lost || errors.Is(last, syscall.ECONNRESET) != unread {
+				t.Errorf("%+v, cut after %d bytes: read %q, then %v; its server is lost: %t", end, cut, got, last, web.lost)
+			}
+			leader.Close()
+		}
 	}
 }
 
