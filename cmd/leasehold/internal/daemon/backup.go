@@ -61,7 +61,7 @@ If the state is in PostgreSQL, use the tools of the database.`,
 		Example: `  leasehold backup ~/leasehold-backup
   leasehold doctor --state ~/leasehold-backup`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: exit.Tidily(func(cmd *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(args[0])
 			if err != nil {
 				return err
@@ -75,7 +75,7 @@ If the state is in PostgreSQL, use the tools of the database.`,
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "backed up %s, %s, to %s\n", terminal.Plural(int(b.result.Rows), "row"), terminal.Size(b.result.Bytes), dir)
 			return err
-		},
+		}),
 	})
 	f := cmd.Flags()
 	f.StringVar(&state, "state", "", "`directory` of the state (default that of the daemon)")

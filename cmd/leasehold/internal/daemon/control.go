@@ -112,10 +112,13 @@ func NewRestartCommand() *cobra.Command {
 		Long: `Stop the daemon and start the one of this binary, with the same arguments. Sessions
 continue: clients reconnect by themselves. A daemon that was started in a terminal
 runs in the background afterwards. If a supervisor such as systemd started it, restart
-it with that instead.`,
+it with that instead.
+
+Once the daemon is being stopped, only a second Ctrl-C keeps this command from starting
+it again.`,
 		Example: `  leasehold restart`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: exit.Tidily(func(cmd *cobra.Command, _ []string) error {
 			st, err := look(cmd)
 			switch {
 			case err == nil:
@@ -129,6 +132,7 @@ it with that instead.`,
 				if err := startable(cmd.Context(), st.Record); err != nil {
 					return fmt.Errorf("the daemon runs on, because it could not start again: %w", err)
 				}
+				defer finish(cmd)()
 				if err := stop(cmd.Context(), st); err != nil {
 					return err
 				}
@@ -140,8 +144,18 @@ it with that instead.`,
 				return err
 			}
 			return draw(cmd.OutOrStdout(), now)
-		},
+		}),
 	})
+}
+
+// finish lets a restart that stops the daemon go on after the first signal. Nobody else
+// would start it with its arguments.
+func finish(cmd *cobra.Command) (stop func() bool) {
+	stop = context.AfterFunc(cmd.Context(), func() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "leasehold: the daemon is being stopped, and is started again first; Ctrl-C again leaves it stopped")
+	})
+	cmd.SetContext(context.WithoutCancel(cmd.Context()))
+	return stop
 }
 
 // look finds the daemon. If none runs, the error is connection.ErrNoDaemon, and

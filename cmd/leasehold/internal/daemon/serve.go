@@ -11,11 +11,9 @@ import (
 	"math"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -131,7 +129,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`
 			if err := cfg.check(); err != nil {
 				return exit.Usage(err)
 			}
-			ctx, stop := untilHangup(cmd.Context())
+			ctx, stop := terminal.UntilHangup(cmd.Context())
 			defer stop()
 			defer terminal.SurviveBrokenPipes()()
 			return serve(ctx, cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -158,22 +156,6 @@ OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`
 	f.BoolVar(&cfg.OnDemand, "on-demand", false, "a client starts it")
 	_ = f.MarkHidden("on-demand")
 	return cmd
-}
-
-// untilHangup returns a context that ends when the terminal is closed, so that a daemon
-// stops then as it does after any other signal: one that was killed has to be started by
-// hand again. Under nohup the daemon stays.
-//
-// Until stop is called, a repeated SIGTERM or SIGHUP changes nothing: two commands may stop
-// a daemon at once, and both the kernel and a shell report a terminal that is closed.
-func untilHangup(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
-	repeated := make(chan os.Signal, 1)
-	signal.Notify(repeated, syscall.SIGTERM) // none is read; the default would end the process
-	cancel := func() {}
-	if !signal.Ignored(syscall.SIGHUP) {
-		ctx, cancel = signal.NotifyContext(ctx, syscall.SIGHUP)
-	}
-	return ctx, func() { cancel(); signal.Stop(repeated) }
 }
 
 func (cfg *serveConfig) check() (err error) {

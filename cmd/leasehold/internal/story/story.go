@@ -29,7 +29,7 @@ some of them.`,
 		Example: `  leasehold spotlight
   leasehold spotlight crashed-holder`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: exit.Tidily(func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
 			switch {
 			case list && len(args) > 0:
@@ -43,7 +43,7 @@ some of them.`,
 				return exit.Hint(exit.Usagef("unknown story %q", args[0]), "leasehold spotlight lists them")
 			}
 			return tellStory(cmd.Context(), spotlights.Stories()[i], out)
-		},
+		}),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 			if len(args) == 0 {
 				for _, s := range spotlights.Stories() {

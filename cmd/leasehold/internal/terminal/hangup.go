@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"context"
 	"os"
 	"os/signal"
 	"slices"
@@ -12,4 +13,22 @@ import (
 // obeyed even so: a shell without job control makes what it starts with & ignore Ctrl-C.
 func Unignored(signals ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(signals, func(s os.Signal) bool { return s == syscall.SIGHUP && signal.Ignored(s) })
+}
+
+// UntilHangup returns a context that ends when the terminal is closed, too. It is for what
+// should not just be killed then: a daemon that was started by hand, which nobody else
+// starts again, and commands that have something to finish or to remove. Under nohup they
+// stay.
+//
+// Until stop is called, a repeated SIGTERM or SIGHUP changes nothing: two commands may stop
+// a daemon at once, timeout sends its signal to the process and to its group, and both the
+// kernel and a shell report a terminal that is closed.
+func UntilHangup(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
+	repeated := make(chan os.Signal, 1)
+	signal.Notify(repeated, syscall.SIGTERM) // none is read; the default would end the process
+	cancel := func() {}
+	if !signal.Ignored(syscall.SIGHUP) {
+		ctx, cancel = signal.NotifyContext(ctx, syscall.SIGHUP)
+	}
+	return ctx, func() { cancel(); signal.Stop(repeated) }
 }

@@ -1,4 +1,4 @@
-package daemon
+package terminal_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 )
 
 // Two commands may stop a daemon at once, and both the kernel and a shell report a
@@ -27,14 +29,14 @@ func TestARepeatedSignalDoesNotKill(t *testing.T) {
 	}
 	terminated, release := signal.NotifyContext(t.Context(), syscall.SIGTERM) // as main does
 	defer release()
-	ctx, stop := untilHangup(terminated)
+	ctx, stop := terminal.UntilHangup(terminated)
 	defer stop()
 	send(syscall.SIGTERM)
 	<-ctx.Done()
 	release()
 	send(syscall.SIGTERM)
 
-	ctx, stop = untilHangup(context.WithoutCancel(ctx))
+	ctx, stop = terminal.UntilHangup(context.WithoutCancel(ctx))
 	defer stop()
 	send(syscall.SIGHUP)
 	<-ctx.Done()
