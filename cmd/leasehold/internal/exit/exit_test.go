@@ -33,6 +33,8 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 	}
 	const looped = "a link in that path leads back to itself: remove it, or name another place"
 	t.Chdir(dir)
+	t.Setenv("TMPDIR", filepath.Join(dir, "none"))
+	_, noTemp := os.MkdirTemp("", "")
 	at := func(cause error) error { return &fs.PathError{Op: "open", Path: file, Err: cause} }
 	for _, c := range []struct {
 		err  error
@@ -45,6 +47,8 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 		{os.MkdirAll(loop, 0o700), looped},
 		{os.Mkdir(filepath.Join(loop, "db"), 0o700), looped},
 		{os.NewSyscallError("getwd", syscall.ENOENT), "the directory that you are in has been removed, or cannot be read: change to another"},
+		{noTemp, "TMPDIR names that directory: make it, or name another"},
+		{&fs.PathError{Op: "fork/exec", Path: file, Err: syscall.EAGAIN}, "this user may have no more processes: end some, or raise the limit, which is ulimit -u, or TasksMax in a unit of systemd"},
 		{at(syscall.ENOSPC), "make room in " + dir + ", or name a place on another disk"},
 		{&fs.PathError{Op: "write", Path: "file", Err: syscall.ENOSPC}, "make room in " + dir + ", or name a place on another disk"},
 		{at(syscall.EDQUOT), "make room in " + dir + ", or name a place on another disk"},

@@ -53,6 +53,10 @@ func SystemHint(err error) string {
 		dir = whole
 	}
 	switch {
+	case failed.Op == "fork/exec" && errors.Is(failed, syscall.EAGAIN):
+		return "this user may have no more processes: end some, or raise the limit, which is ulimit -u, or TasksMax in a unit of systemd"
+	case failed.Path == os.Getenv("TMPDIR") && errors.Is(failed, fs.ErrNotExist):
+		return "TMPDIR names that directory: make it, or name another"
 	case errors.Is(failed, syscall.EIO):
 		return diskFails(dir)
 	case failed.Op == "chmod":
