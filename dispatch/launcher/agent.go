@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -214,9 +215,10 @@ func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began 
 	}
 	switch {
 	case end.Status != "":
-	case a.launcher.draining.Load() && (how.Number() == syscall.SIGINT || how.Number() == syscall.SIGHUP):
-		// A terminal sends these to the dispatcher's group. A process that is just being
-		// started belongs to that, until it has a session of its own.
+	case a.launcher.draining.Load() && slices.Contains(interruptSignals, how.Number()):
+		// A terminal, or timeout, sends these to the dispatcher's group. A process that is
+		// just being started belongs to that, until it has a session of its own. systemd
+		// sends SIGTERM to every process of a unit.
 		end.Status, end.Cause = "cancelled", interrupted
 	case how.Signal != "":
 		end.Status, end.Cause = "failed", "killed by "+how.Signal
@@ -227,6 +229,9 @@ func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began 
 	}
 	return end
 }
+
+// interruptSignals interrupt a dispatcher.
+var interruptSignals = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
 
 // endBelow ends the agents below a lead, before the lead itself.
 func (a *agentProcess) endBelow(why tools.LaunchExit) {

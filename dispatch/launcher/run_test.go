@@ -322,10 +322,16 @@ func TestOnlyOneProcessDispatchesARun(t *testing.T) {
 }
 
 // Ctrl-C also reaches a process that is just being started, and has no session of its
-// own yet. It has not failed.
+// own yet. systemd sends SIGTERM to the agents, too. They have not failed.
 func TestAgentThatAnInterruptEndsHasNotFailed(t *testing.T) {
+	for _, signal := range []string{"INT", "TERM"} {
+		t.Run(signal, func(t *testing.T) { interruptAgent(t, signal) })
+	}
+}
+
+func interruptAgent(t *testing.T, signal string) {
 	h := newHouse(t)
-	d := h.dispatch("struck", "while ! [ -e go ]; do sleep 0.05; done; kill -INT $$", func(o *launcher.Options) {
+	d := h.dispatch("struck", "while ! [ -e go ]; do sleep 0.05; done; kill -"+signal+" $$", func(o *launcher.Options) {
 		m := *o.Manifest
 		m.Run.DrainGraceSecs = 600
 		o.Manifest = &m
@@ -337,7 +343,7 @@ func TestAgentThatAnInterruptEndsHasNotFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := d.end()
-	if err != nil || s.Actors[0].Status != "cancelled" || s.Actors[0].Cause != "the run was interrupted" || s.Actors[0].Signal != "SIGINT" {
+	if err != nil || s.Actors[0].Status != "cancelled" || s.Actors[0].Cause != "the run was interrupted" || s.Actors[0].Signal != "SIG"+signal {
 		t.Errorf("error %v, summary %+v", err, s)
 	}
 }
