@@ -18,18 +18,21 @@ import (
 // A watchdog and its starter communicate over two pipes, in lines. On one the
 // watchdog reports that it is ready. On the other the starter names processes
 // by pid and start time, because the watchdog could not find them by their mark
-// if they dropped it. In the end the starter writes doneWord. If the starter
-// dies, the kernel closes its end of the pipe.
+// if they dropped it. It may also say how long it has to write the next such
+// line. In the end the starter writes doneWord. If the starter dies, the kernel
+// closes its end of the pipe.
 const (
 	readyWord  = "ready\n"
 	watchWord  = "watch %d %d\n"
 	forgetWord = "forget %d %d\n"
+	withinWord = "within %d\n" // nanoseconds; 0: no limit
 	doneWord   = "done\n"
 
 	readyTimeout = time.Minute // on a busy machine; one that has ended is noticed at once
 )
 
-// A Watchdog is a process that ends all marked processes if this process dies.
+// A Watchdog is a process that ends all marked processes if this process dies,
+// or stands still for longer than it said.
 type Watchdog struct {
 	cmd    *exec.Cmd
 	pipe   *os.File
@@ -103,6 +106,11 @@ func (w *Watchdog) Watch(p *Process) {
 	}
 }
 
+// Within makes the watchdog end the processes after d, unless Within is called
+// again or the watchdog is closed before. This process may be stopped (SIGSTOP)
+// while the others run on. Without a call, and if d is 0, there is no limit.
+func (w *Watchdog) Within(d time.Duration) { w.tell(withinWord, d.Nanoseconds()) }
+
 // tell writes one line, which is short enough to be written atomically. If it
 // fails, the watchdog has ended, which Done shows.
 func (w *Watchdog) tell(format string, args ...any) {
@@ -129,7 +137,8 @@ func (w *Watchdog) Close() error {
 }
 
 // RunWatchdog is the main function of the watchdog. It returns when it reads
-// doneWord. If stdin ends without that, the starter has died; then it ends the
+// doneWord. If stdin ends without that, the starter has died; if the starter says
+// nothing for as long as it said, it has been stopped. Then RunWatchdog ends the
 // processes with the mark and returns their number. It gives up on processes
 // that SIGKILL does not end within patience. From this call on, the process
 // ignores the signals that a terminal sends to end processes.
@@ -141,25 +150,45 @@ func RunWatchdog(ctx context.Context, stdin io.Reader, stdout io.Writer, mark st
 	if _, err := io.WriteString(stdout, readyWord); err != nil {
 		return 0, fmt.Errorf("say that the watchdog is ready: %w", err)
 	}
+	lines, ended := make(chan string), make(chan error, 1)
+	go func() { // ends with stdin; after a time-out, with the process
+		for r := bufio.NewReader(stdin); ; {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				ended <- err
+				return
+			}
+			lines <- line
+		}
+	}()
 	watched := make(map[identity]bool)
-	for lines := bufio.NewReader(stdin); ; {
-		line, err := lines.ReadString('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return 0, fmt.Errorf("listen to the dispatcher: %w", err)
-		}
-		if err != nil {
-			break
-		}
-		var id identity
-		switch {
-		case line == doneWord:
-			return 0, nil
-		case scan(line, watchWord, &id):
-			watched[id] = true
-		case scan(line, forgetWord, &id):
-			delete(watched, id)
-		default:
-			return 0, fmt.Errorf("the dispatcher said %q, which a watchdog does not know", line)
+	var late <-chan time.Time
+	for listening := true; listening; {
+		select {
+		case <-late:
+			listening = false
+		case err := <-ended:
+			if !errors.Is(err, io.EOF) {
+				return 0, fmt.Errorf("listen to the dispatcher: %w", err)
+			}
+			listening = false
+		case line := <-lines:
+			var id identity
+			var within time.Duration
+			switch {
+			case line == doneWord:
+				return 0, nil
+			case scan(line, watchWord, &id.pid, &id.start):
+				watched[id] = true
+			case scan(line, forgetWord, &id.pid, &id.start):
+				delete(watched, id)
+			case scan(line, withinWord, &within):
+				if late = nil; within != 0 {
+					late = time.After(within)
+				}
+			default:
+				return 0, fmt.Errorf("the dispatcher said %q, which a watchdog does not know", line)
+			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace+patience)
@@ -167,7 +196,7 @@ func RunWatchdog(ctx context.Context, stdin io.Reader, stdout io.Writer, mark st
 	return end(ctx, mark, grace, slices.Collect(maps.Keys(watched))...)
 }
 
-func scan(line, format string, id *identity) bool {
-	n, err := fmt.Sscanf(line, format, &id.pid, &id.start)
-	return n == 2 && err == nil
+func scan(line, format string, values ...any) bool {
+	n, err := fmt.Sscanf(line, format, values...)
+	return n == len(values) && err == nil
 }

@@ -131,3 +131,23 @@ func TestWatchedProcessIsEndedWithoutItsMark(t *testing.T) {
 	tr.gone()
 	survives()
 }
+
+// A starter that is stopped cannot end its processes, but it has not ended either.
+func TestWatchdogEndsTheProcessesOfAStarterThatSaysNothing(t *testing.T) {
+	survives := bystander(t)
+	tr := newTree(t)
+	p := tr.start("idle")
+	tr.await(1)
+	w, err := process.StartWatchdog(os.Args[0], tr.mark, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Within(long)
+	w.Within(1)
+	<-w.Done()
+	<-p.Done()
+	tr.gone()
+	survives()
+	_ = w.Close() // it has ended
+	stop(t, p, long)
+}

@@ -78,7 +78,8 @@ left running, then releases the lease.
 If the lease is lost, the program and all that it has started get SIGTERM, and SIGKILL
 5 s later. If the daemon cannot be reached to renew it, exec does this early enough
 that nothing of the program runs when another can get the lease. If exec itself is
-killed with kill -9, the program is ended first; then the lease is released.
+killed with kill -9, the program is ended first; then the lease is released. If exec
+alone is stopped (SIGSTOP), the program is ended before the lease expires.
 
 exec acts as the actor whose token is in LEASEHOLD_TOKEN. It opens its own session
 even if LEASEHOLD_SESSION names one, so that the lease ends if exec dies. It cannot

@@ -54,6 +54,9 @@ type hold struct {
 	// linked is called after each connection but the first.
 	linked func()
 
+	// renewed is called after each renewal once the program runs.
+	renewed func()
+
 	// waits is called once, with who is in the way, if the wait takes longer than
 	// firstCall. It is nil if no user looks on.
 	waits func(behind string)
@@ -79,8 +82,11 @@ func (h *hold) deadline() time.Time {
 // lastOrders is the latest time at which the program can be told to end and
 // still be gone by the deadline.
 func (h *hold) lastOrders() time.Time {
-	return h.deadline().Add(-min(execGrace, h.cfg.ttl/4))
+	return h.deadline().Add(-h.margin())
 }
+
+// margin is the time before the deadline that ending the program may take.
+func (h *hold) margin() time.Duration { return min(execGrace, h.cfg.ttl/4) }
 
 // confirm renews the new leases. A grant may be as old as the call that waited
 // for it, and exec trusts only times that it has measured itself.
@@ -123,8 +129,11 @@ func (h *hold) renew(ctx context.Context) error {
 		}
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.until = until
+	h.mu.Unlock()
+	if h.renewed != nil {
+		h.renewed()
+	}
 	return nil
 }
 

@@ -29,10 +29,12 @@ const orphanGrace = time.Second
 // therefore end only after the watchdog has ended the program.
 type job struct {
 	mark    string
+	grace   time.Duration    // of the watchdog
 	process *process.Process // nil before the start
 
 	mu       sync.Mutex
 	watchdog *process.Watchdog // nil after the end
+	disarmed bool              // it must not act while exec lives
 }
 
 // runExec runs the program under its leases. The error is an exit code, or says
@@ -84,7 +86,7 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 		return err
 	}
 	defer release()
-	j := &job{mark: connection.ExecMark + "=" + uuid.NewString()}
+	j := &job{mark: connection.ExecMark + "=" + uuid.NewString(), grace: min(orphanGrace, h.margin()/4)}
 	if err := j.guard(link); err != nil {
 		return err
 	}
@@ -98,12 +100,17 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	// If no new watchdog can be started, the old one still guards the program,
 	// but no longer keeps the connection open.
 	h.linked = func() { _ = j.guard(link) }
+	h.renewed = func() { j.arm(h) }
+	j.arm(h)
 	lost := make(chan *lossError, 1)
 	go func() { lost <- h.keep(ctx) }() // ends at finish
+	p := terminal.PaintFor(cmd.ErrOrStderr())
+	hadEnded := func(e *lossError) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s %v; %s had ended\n", p.Red("leasehold:"), e, cfg.argv[0])
+	}
 	loss := j.follow(ctx, signals, h, lost, func(e *lossError) {
-		p := terminal.PaintFor(cmd.ErrOrStderr())
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s %v; ending %s\n", p.Red("leasehold:"), e, cfg.argv[0])
-	})
+	}, hadEnded)
 	finish()
 	if loss == nil {
 		if last := <-lost; last != nil {
@@ -112,7 +119,7 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 			loss = h.held(context.WithoutCancel(ctx))
 		}
 		if loss != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v; %s had ended\n", loss, cfg.argv[0])
+			hadEnded(loss)
 		}
 	}
 	if loss != nil {
@@ -141,7 +148,7 @@ func (j *job) guard(link *execLink) error {
 		return err
 	}
 	defer conn.Close()
-	w, err := process.StartWatchdog(self, j.mark, orphanGrace, conn)
+	w, err := process.StartWatchdog(self, j.mark, j.grace, conn)
 	if err != nil {
 		return err
 	}
@@ -156,6 +163,28 @@ func (j *job) guard(link *execLink) error {
 		_ = last.Close() // an error means that it was killed
 	}
 	return nil
+}
+
+// arm lets the watchdog end the program if exec is stopped (SIGSTOP) and neither
+// renews the leases nor ends the program itself. The program is gone by the
+// deadline then, too. Otherwise exec acts before the watchdog does.
+func (j *job) arm(h *hold) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.watchdog != nil && !j.disarmed {
+		j.watchdog.Within(max(1, h.deadline().Sub(now())-h.margin()/2))
+	}
+}
+
+// disarm undoes arm, and makes it do nothing, while exec ends the program itself
+// or the program is stopped. on is false to end this.
+func (j *job) disarm(on bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.disarmed = on
+	if j.watchdog != nil && on {
+		j.watchdog.Within(0)
+	}
 }
 
 func (j *job) unguard() {
@@ -185,8 +214,8 @@ func (j *job) start(h *hold) error {
 }
 
 // follow waits until the whole program has ended. If the leases were lost
-// before that, it returns how.
-func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, lost <-chan *lossError, tell func(*lossError)) *lossError {
+// before that, it says so and returns how.
+func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, lost <-chan *lossError, ending, hadEnded func(*lossError)) *lossError {
 	defer j.process.TakeTerminal()
 	for {
 		select {
@@ -195,7 +224,8 @@ func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, los
 		case <-j.process.Stopped():
 			j.suspend(h)
 		case loss := <-lost:
-			tell(loss)
+			j.disarm(true)
+			ending(loss)
 			grace := execGrace
 			if !loss.by.IsZero() {
 				if left := loss.by.Sub(now()); left > 0 {
@@ -205,7 +235,11 @@ func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, los
 			_ = j.end(ctx, grace, signals, nil) // nothing more can be lost
 			return loss
 		case <-j.process.Done():
-			return j.end(ctx, execGrace, signals, lost) // ends what the program has left running
+			loss := j.end(ctx, execGrace, signals, lost) // ends what the program has left running
+			if loss != nil {
+				hadEnded(loss)
+			}
+			return loss
 		}
 	}
 }
@@ -241,6 +275,11 @@ func (j *job) suspend(h *hold) {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, syscall.SIGCONT)
 	defer signal.Stop(resumed)
+	j.disarm(true)
+	defer func() {
+		j.disarm(false)
+		j.arm(h)
+	}()
 	j.process.TakeTerminal()
 	if err := syscall.Kill(0, syscall.SIGTSTP); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return

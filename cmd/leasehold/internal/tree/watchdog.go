@@ -17,7 +17,7 @@ func NewWatchdogCommand() *cobra.Command {
 	var grace time.Duration
 	cmd := &cobra.Command{
 		Use:    "watchdog",
-		Short:  "End the processes of a command that was killed",
+		Short:  "End the processes of a command that was killed or stopped",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -27,7 +27,7 @@ func NewWatchdogCommand() *cobra.Command {
 			ctx := context.WithoutCancel(cmd.Context())
 			ended, err := process.RunWatchdog(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), mark, grace, patience)
 			if ended > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: the command was killed; its watchdog ended the processes that it left: %d\n", ended)
+				fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: the command was killed or stopped; its watchdog ended the processes that it left: %d\n", ended)
 			}
 			return err
 		},
