@@ -91,13 +91,26 @@ func (s *stateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	if s.outside(name) {
 		return s.createCopy(name, category)
 	}
-	return s.make(name, func() (f vfs.File, err error) {
-		err = s.withRoom(func() error { f, err = s.create(name, category); return err })
-		if err == nil && isLog(name) {
-			s.markLog(name)
+	if s.discarding() {
+		if s.isTable(name) {
+			return nil, refuse()
 		}
-		return f, err
-	})
+		return nullFile{}, nil
+	}
+	var f vfs.File
+	err := s.withRoom(func() (err error) { f, err = s.create(name, category); return err })
+	if err != nil {
+		if err := s.spare(name, err); err != nil {
+			return nil, err
+		}
+		return nullFile{}, nil
+	}
+	made := &stateFile{File: f, s: s, name: name}
+	if isLog(name) {
+		s.markLog(name)
+		made.log = new(layout)
+	}
+	return made, nil
 }
 
 // liveMark is the suffix of an empty file that exists only while its log must
@@ -133,9 +146,9 @@ func (s *stateFS) create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	if err != nil {
 		return nil, err
 	}
-	if f, ok := f.(interface{ Chmod(os.FileMode) error }); ok {
-		if err := f.Chmod(0o600); err != nil {
-			return f.(vfs.File), err
+	if real, ok := f.(interface{ Chmod(os.FileMode) error }); ok {
+		if err := real.Chmod(0o600); err != nil {
+			return nil, errors.Join(err, f.Close())
 		}
 	}
 	return f, nil
@@ -148,12 +161,6 @@ func (s *stateFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteC
 		return nil, err
 	}
 	return s.Create(newname, category)
-}
-
-func (s *stateFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
-	return s.make(name, func() (vfs.File, error) {
-		return s.FS.OpenReadWrite(name, category, opts...)
-	})
 }
 
 // read returns the content of a file, or nil if there is none.
@@ -175,27 +182,6 @@ func (s *stateFS) OpenDir(name string) (vfs.File, error) {
 		return f, err
 	}
 	return &stateFile{File: f, s: s, name: name}, nil
-}
-
-// make creates a file to write, or returns one that discards what is written.
-func (s *stateFS) make(name string, create func() (vfs.File, error)) (vfs.File, error) {
-	if s.discarding() {
-		if s.isTable(name) {
-			return nil, refuse()
-		}
-		return nullFile{}, nil
-	}
-	f, err := create()
-	if err == nil {
-		return &stateFile{File: f, s: s, name: name, log: logOf(name, f)}, nil
-	}
-	if f != nil {
-		_ = f.Close()
-	}
-	if err := s.spare(name, err); err != nil {
-		return nil, err
-	}
-	return nullFile{}, nil
 }
 
 func (s *stateFS) Rename(oldname, newname string) error {
@@ -239,17 +225,6 @@ type stateFile struct {
 // larger, because an fsync of a file that grows takes longer.
 type layout struct {
 	end, size int64
-}
-
-func logOf(name string, f vfs.File) *layout {
-	if !isLog(name) {
-		return nil
-	}
-	l := new(layout)
-	if info, err := f.Stat(); err == nil {
-		l.size = info.Size() // for a file that exists already
-	}
-	return l
 }
 
 // before makes sure that n more bytes fit. If this fails, the log is only
