@@ -154,10 +154,3 @@ func (p *proof) each(store Reader, space Space, look func(Iterator) error) {
 		p.fault(err)
 	}
 }
-
-// Kept returns the number of rows in memory.
-func (e *Engine) Kept() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.set.rows.Len()
-}

@@ -84,9 +84,6 @@ func (e *Engine) look() (w wait, err error) {
 	}
 	w.due = w.due || first < now.UnixNano()
 	w.last = max(time.Duration(first-now.UnixNano()+1), 1) // a row is due only after its instant
-	if first-now.UnixNano() < 0 && !w.due {
-		w.last = 1<<63 - 1 // the difference overflows: the row is due in centuries
-	}
 	if e.clock.Sleeps {
 		w.last = min(w.last, time.Second)
 	}
