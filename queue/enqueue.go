@@ -253,7 +253,9 @@ func (n NewTask) draft() (*draft, error) {
 	if err != nil {
 		return nil, fmt.Errorf("queue: a new id: %w", err)
 	}
-	d := &draft{NewTask: n, id: id, line: lineOf(n.Run, n.Queue), size: len(payload), row: payloadRow(payload)}
+	row := record.New(len(payload) + recordRoom) // with room to append the record
+	row.Bytes(payload)
+	d := &draft{NewTask: n, id: id, line: lineOf(n.Run, n.Queue), size: len(payload), row: *row}
 	if n.Key != "" {
 		d.hash = sha256.Sum256(payload)
 	}

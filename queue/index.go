@@ -60,7 +60,8 @@ type index struct {
 }
 
 func readyIndex(l line, priority int) index {
-	return index{prefix: readyPrefix + l.name() + "\x00" + digit(priority), line: l, state: Ready, priority: priority}
+	digit := "9876543210"[priority : priority+1] // the highest sorts first
+	return index{prefix: readyPrefix + l.name() + "\x00" + digit, line: l, state: Ready, priority: priority}
 }
 
 func indexByTime(l line, state State, byWall bool) index {
@@ -70,12 +71,6 @@ func indexByTime(l line, state State, byWall bool) index {
 	}
 	cursor := cursorPrefix + prefix + l.name() + "\x00"
 	return index{prefix: cursor[len(cursorPrefix):], cursor: cursor, line: l, state: state, byWall: byWall}
-}
-
-// digit is a priority in keys; the highest sorts first.
-func digit(priority int) string {
-	const digits = "9876543210"
-	return digits[priority : priority+1]
 }
 
 func indexesOf(l line) (list []index) {

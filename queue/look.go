@@ -96,18 +96,10 @@ func (q *Queue) Stats(ctx context.Context, run uuid.UUID, queue string) (s Stats
 // tasks.
 func accountAt(tx engine.Tx, run uuid.UUID, queue string) (a account, err error) {
 	if a.read(tx, lineOf(run, queue)); !a.counted {
-		return a, &noQueueError{queue}
+		return a, fmt.Errorf("no queue %q in this run; %w", queue, ErrNoQueue)
 	}
 	return a, nil
 }
-
-type noQueueError struct{ queue string }
-
-func (e *noQueueError) Error() string {
-	return fmt.Sprintf("no queue %q in this run; queue_stats lists the queues that have tasks", e.queue)
-}
-
-func (e *noQueueError) Unwrap() error { return ErrNoQueue }
 
 // MaxStats is the largest number of queues in one listing.
 const MaxStats = 1000

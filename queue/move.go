@@ -261,14 +261,6 @@ func putTask(tx *ledger, t *Task) (text string) {
 	return text
 }
 
-// payloadRow returns the value of a payload's row, with room to append a
-// record.
-func payloadRow(payload []byte) record.Writer {
-	w := record.New(len(payload) + recordRoom)
-	w.Bytes(payload)
-	return *w
-}
-
 // splitPayload splits a payload's row into the payload and the task's record.
 // text is empty if the record always had its own row.
 func splitPayload(value string) (payload, text string, ok bool) {

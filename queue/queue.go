@@ -104,20 +104,21 @@ var (
 	// error that wraps it says which task.
 	ErrNotFound = errors.New("no such task in this run, or it was finished and has been forgotten")
 
-	// ErrNoQueue refuses a queue that has no tasks, not even finished ones.
-	ErrNoQueue = errors.New("no such queue in this run")
+	// ErrNoQueue refuses a queue that has no tasks, not even finished ones. The
+	// error that wraps it says which queue.
+	ErrNoQueue = errors.New("queue_stats lists the queues that have tasks")
 
 	// ErrKeyReused refuses an enqueue whose idempotency key belongs to another
 	// payload of the same queue.
 	ErrKeyReused = errors.New("idempotency_key is in use for another payload; use a new one")
-
-	errCorrupt = errors.New("not what this version writes")
 )
 
 func notFound(id uuid.UUID) error { return fmt.Errorf("task %s: %w", id, ErrNotFound) }
 
 // corrupt returns the error for a record that cannot be read.
-func corrupt(key string) error { return fmt.Errorf("%w: %q: %w", engine.ErrCorrupt, key, errCorrupt) }
+func corrupt(key string) error {
+	return fmt.Errorf("%w: %q: not what this version writes", engine.ErrCorrupt, key)
+}
 
 // corruptTask is corrupt for a task's record.
 func corruptTask(id uuid.UUID, key string) error {

@@ -286,7 +286,7 @@ func (c *Core) current(tx Tx, a *ask, before uint64) (own []Lease, held *HeldErr
 		return own, held, nil
 	}
 	for _, want := range missing {
-		if p := c.firstBefore(tx, a.Holder, want, before-1); p != nil {
+		for p := range c.placesBefore(tx, a.Holder, want, before-1, c.live) {
 			return own, c.behind(tx, p, want), nil
 		}
 	}

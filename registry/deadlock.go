@@ -149,7 +149,8 @@ func (c *Core) AwaitActors(ctx context.Context, h Holder, actors []uuid.UUID, pa
 			return ErrSessionEnded
 		}
 		var refusal *DeadlockError
-		if refusal, enough = c.search(tx, h, c.opts.SearchedAtOnce).deadlock(nil, &w); refusal != nil {
+		s := search{c, tx, h, c.opts.SearchedAtOnce}
+		if refusal, enough = s.deadlock(nil, &w); refusal != nil {
 			c.recordDeadlock(tx, refusal, "")
 			return refusal
 		}
@@ -187,10 +188,6 @@ type search struct {
 	budget int
 }
 
-func (c *Core) search(tx Tx, start Holder, budget int) *search {
-	return &search{c, tx, start, budget}
-}
-
 // deadlock returns the refusal of a wait of the start, for leases (place) or for
 // actors, if it would close a cycle. enough says whether the budget was.
 func (s *search) deadlock(place *waiter, actors *await) (refusal *DeadlockError, enough bool) {
@@ -210,7 +207,8 @@ func (c *Core) searchOn(ctx context.Context, h Holder, reason string, begun func
 	var refusal *DeadlockError
 	err := c.eng.Snapshot(ctx, func(tx engine.Tx) error {
 		if place, actors := begun(tx); place != nil || actors != nil {
-			refusal, _ = c.search(tx, h, MaxSearched).deadlock(place, actors)
+			s := search{c, tx, h, MaxSearched}
+			refusal, _ = s.deadlock(place, actors)
 		}
 		return nil
 	})
@@ -475,7 +473,7 @@ func (c *Core) deadlock(tx Tx, a *ask, before uint64) (refusal *DeadlockError) {
 	if before == 0 {
 		w.seq = math.MaxUint64
 	}
-	s := c.search(tx, a.Holder, c.opts.SearchedAtOnce)
+	s := search{c, tx, a.Holder, c.opts.SearchedAtOnce}
 	refusal, enough := s.deadlock(&w, nil)
 	a.passed += c.opts.SearchedAtOnce - s.budget
 	a.search = !enough

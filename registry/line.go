@@ -316,14 +316,6 @@ func (c *Core) placesBefore(tx Tx, h Holder, want Want, last uint64, keeps turn)
 	}
 }
 
-// firstBefore gives the first of [Core.placesBefore] that is live, or nil.
-func (c *Core) firstBefore(tx Tx, h Holder, want Want, last uint64) *waiter {
-	for p := range c.placesBefore(tx, h, want, last, c.live) {
-		return p
-	}
-	return nil
-}
-
 // A keeper keeps a place from one of its keys. It is the lease or reservation
 // of another party, or an earlier place in line.
 type keeper struct {

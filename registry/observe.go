@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/leasehold/leasehold/engine"
-	"github.com/leasehold/leasehold/engine/record"
 )
 
 // The prefixes of the rows of leases and places. An [engine.Observer] can count
@@ -24,11 +23,6 @@ func ScopeOf(row engine.Row) string {
 // Held reports whether the row is of a lease that somebody holds. That is false
 // for a lapsed lease, a reservation and the zero Row.
 func Held(row engine.Row) bool {
-	if len(row.Value) < 2 || row.Value[0] != leaseFormat {
-		return false
-	}
-	var lapsed, reserved, no bool
-	r := record.Read(row.Value[1:])
-	r.Flags(&no, &no, &no, &no, &lapsed, &no, &reserved, &no)
-	return !lapsed && !reserved
+	var l Lease
+	return l.read(row) && !l.lapsed && !l.Reserved
 }

@@ -153,20 +153,16 @@ func (c *Core) give(tx Tx, w *waiter, keeps turn) bool {
 			}
 		}
 	}
+	own, offers := c.owned(tx, w)
 	if w.parked() {
-		c.reserve(tx, *w)
+		c.reserve(tx, *w, own)
 	} else {
-		c.fill(tx, w)
+		c.grantPlace(tx, w, own, offers)
 	}
 	return true
 }
 
-// fill grants a place's keys to the call that waits there.
-func (c *Core) fill(tx Tx, w *waiter) {
-	own, offers := c.owned(tx, w)
-	c.grantPlace(tx, w, own, offers)
-}
-
+// grantPlace grants a place's keys to the call that waits there.
 func (c *Core) grantPlace(tx Tx, w *waiter, own, offers []Lease) {
 	w.remove(tx)
 	list := c.grantAll(tx, w.wants, own, offers, &Request{
@@ -198,12 +194,12 @@ func (c *Core) owned(tx Tx, w *waiter) (own, offers []Lease) {
 	return own, offers
 }
 
-// reserve reserves free keys for a party that is between two calls.
-func (c *Core) reserve(tx Tx, w waiter) {
+// reserve reserves a place's keys for a party that is between two calls, except
+// its own.
+func (c *Core) reserve(tx Tx, w waiter, own []Lease) {
 	w.spent = true
 	w.put(tx.Touch)
 	now := tx.Now()
-	own, _ := c.owned(tx, &w)
 	for _, want := range w.wants {
 		if slices.ContainsFunc(own, func(l Lease) bool { return l.Scope == want.Scope && l.Key == want.Key }) {
 			continue

@@ -22,12 +22,14 @@ type Answer struct {
 // Its value is the key of the answer.
 const pointer Kind = "see"
 
-func get(tx engine.Tx, key string) (Answer, bool) {
+// get reads an answer. One that cannot be read is ignored.
+func get(tx engine.Tx, key string) (a Answer, ok bool) {
 	row, ok := tx.Get(key)
-	if !ok {
-		return Answer{}, false
-	}
-	return Decode(row.Value) // an answer that cannot be read is ignored
+	r := record.Read(row.Value)
+	version := r.Byte()
+	r.Flags(&a.Shared)
+	a.Kind, a.Print, a.Value = Kind(r.Text()), r.Uint(), r.Rest()
+	return a, ok && version == format && r.Done()
 }
 
 // Tend deletes an answer that is due. It returns false for a row of another
@@ -50,13 +52,4 @@ func (a Answer) encode() string {
 	w.Uint(a.Print)
 	w.Rest(a.Value)
 	return w.String()
-}
-
-// Decode reads the value of an answer's row.
-func Decode(value string) (a Answer, ok bool) {
-	r := record.Read(value)
-	version := r.Byte()
-	r.Flags(&a.Shared)
-	a.Kind, a.Print, a.Value = Kind(r.Text()), r.Uint(), r.Rest()
-	return a, version == format && r.Done()
 }
