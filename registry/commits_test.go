@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/engine/memory"
 	"github.com/leasehold/leasehold/engine/pebble"
 	"github.com/leasehold/leasehold/registry"
@@ -66,7 +67,7 @@ func onSlowStore(t *testing.T, story func(t *testing.T, s *slowStore, take func(
 	synctest.Test(t, func(t *testing.T) {
 		s := new(slowStore)
 		s.changed = sync.NewCond(&s.mu)
-		eng, err := memory.Open(memory.Options{Store: func(func(error)) (_ memory.Store, err error) {
+		eng, err := memory.Open(memory.Options{Clock: clock.Go(), Logf: t.Logf, Store: func(func(error)) (_ memory.Store, err error) {
 			s.Store, err = pebble.OpenStore(pebble.Options{Dir: "state", FS: vfs.NewMem()})
 			return s, err
 		}})

@@ -91,14 +91,14 @@ func (t *tx) scanCold(prefix, from string, yield func(engine.Row) bool) {
 	defer func() { _ = it.Close() }() // read errors are reported below
 	last := ""                        // the key that was yielded last
 	pending := t.cold.Iter()
-	written, changes := pending.Seek(from), t.coldChanges
+	written, changes := pending.Seek(from), len(t.coldUndo)
 	for stored := it.Next(); ; {
 		if !stored && it.Err() != nil {
 			t.poison(readError(cmp.Or(last, from), it.Err()))
 			return
 		}
-		if changes != t.coldChanges {
-			written, changes = pending.Seek(last+"\x00"), t.coldChanges
+		if changes != len(t.coldUndo) {
+			written, changes = pending.Seek(last+"\x00"), len(t.coldUndo)
 		}
 		written = written && strings.HasPrefix(pending.Key(), prefix)
 		switch {

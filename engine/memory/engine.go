@@ -17,13 +17,13 @@ type Options struct {
 	// Store opens the store of the rows. When the store cannot continue, it
 	// calls fail, from any goroutine and possibly before Store returns.
 	Store func(fail func(error)) (Store, error)
-	// Clock is the source of time. The zero value is [clock.Machine].
+	// Clock is the source of time.
 	Clock clock.Clock
 	// AnyMachine says that the state may have been open on another machine, so
 	// that its recorded wall clock may be that machine's.
 	AnyMachine bool
 	// Logf receives messages for an operator. It may be called from any
-	// goroutine. If it is nil, they are discarded.
+	// goroutine.
 	Logf func(format string, args ...any)
 }
 
@@ -79,12 +79,6 @@ var _ engine.Engine = (*Engine)(nil)
 // Open opens the state in a store and reads the working set from it. If it
 // fails, it closes the store.
 func Open(o Options) (*Engine, error) {
-	if o.Clock.Running == nil {
-		o.Clock = clock.Machine()
-	}
-	if o.Logf == nil {
-		o.Logf = func(string, ...any) {}
-	}
 	e := &Engine{logf: o.Logf, set: newSet(), recent: newRecent(), placed: make(map[string]int)}
 	e.failure.Tell = e.tell
 	store, err := o.Store(e.fail)

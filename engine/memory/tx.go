@@ -26,14 +26,13 @@ type tx struct {
 	noWait   bool  // its caller does not wait for its commit
 	err      error // the transaction's result, whatever its function returned
 
-	undo        []undo
-	writes      []Write
-	cold        *coldRows // those that may not have reached the store
-	coldUndo    []coldUndo
-	coldChanges int
-	after       []func() // to be called when it is durable
-	pace        pace
-	rests       bool // it holds no lock, so it rests
+	undo     []undo
+	writes   []Write
+	cold     *coldRows // those that may not have reached the store
+	coldUndo []coldUndo
+	after    []func() // to be called when it is durable
+	pace     pace
+	rests    bool // it holds no lock, so it rests
 }
 
 // An undo is one change of the working set; nil is no row.
@@ -202,7 +201,6 @@ func (t *tx) Delete(key string) {
 func (t *tx) writeCold(key string, w coldWrite) {
 	was, had := t.cold.Set(key, w)
 	t.coldUndo = append(t.coldUndo, coldUndo{key, was, had})
-	t.coldChanges++
 }
 
 func (t *tx) mayPut(p engine.Row) bool {
