@@ -24,10 +24,9 @@ const (
 	offerPrefix  = "offered/"
 )
 
-func leaseKey(scope, key string) string  { return leasePrefix + scope + "\x00" + key }
-func shareKeys(scope, key string) string { return leaseKey(scope, key) + "\x00" }
-func idKey(id uuid.UUID) string          { return idPrefix + string(id[:]) }
-func waitKeys(scope, key string) string  { return waitPrefix + scope + "\x00" + key + "\x00" }
+func leaseKey(scope, key string) string { return leasePrefix + scope + "\x00" + key }
+func idKey(id uuid.UUID) string         { return idPrefix + string(id[:]) }
+func waitKeys(scope, key string) string { return waitPrefix + scope + "\x00" + key + "\x00" }
 func alikeKeys(scope, spelling string) string {
 	return alikePrefix + scope + "\x00" + spelling + "\x00"
 }
@@ -90,7 +89,7 @@ func rowOf(want Want, n uint64) string {
 	if !want.Shared {
 		return leaseKey(want.Scope, want.Key)
 	}
-	return shareKeys(want.Scope, want.Key) + record.Fixed(n)
+	return leaseKey(want.Scope, want.Key) + "\x00" + record.Fixed(n)
 }
 
 // holders yields the rows of the leases on a key, including lapsed ones and
