@@ -50,7 +50,6 @@ const Scope = "queue"
 type Options struct {
 	Retention     time.Duration // of finished tasks; 24 h
 	DeadRetention time.Duration // of dead tasks; 7 days
-	BackoffBase   time.Duration // longest delay after a first attempt; 2 s
 	BackoffMax    time.Duration // 10 min
 
 	MaxQueuesPerRun   int   // with tasks; 10 000
@@ -83,7 +82,6 @@ type Queue struct {
 func New(eng engine.Engine, core *registry.Core, opts Options) *Queue {
 	opts.Retention = cmp.Or(opts.Retention, 24*time.Hour)
 	opts.DeadRetention = cmp.Or(opts.DeadRetention, 7*24*time.Hour)
-	opts.BackoffBase = cmp.Or(opts.BackoffBase, 2*time.Second)
 	opts.BackoffMax = cmp.Or(opts.BackoffMax, 10*time.Minute)
 	opts.MaxQueuesPerRun = cmp.Or(opts.MaxQueuesPerRun, DefaultQueuesPerRun)
 	opts.MaxQueuesPerActor = cmp.Or(opts.MaxQueuesPerActor, DefaultQueuesPerActor)
@@ -169,12 +167,15 @@ func argumentError(argument, problem string, args ...any) error {
 	return &registry.ArgumentError{Argument: argument, Problem: fmt.Sprintf(problem, args...)}
 }
 
+// backoffBase is the longest delay after a first attempt.
+const backoffBase = 2 * time.Second
+
 // backoff returns a random delay after an attempt, up to a bound that doubles
 // with each, so that tasks that failed together are not retried together.
 func (q *Queue) backoff(attempt int) time.Duration {
 	bound := q.opts.BackoffMax
-	if shift := attempt - 1; shift < 32 && q.opts.BackoffBase<<shift < bound {
-		bound = q.opts.BackoffBase << shift
+	if shift := attempt - 1; shift < 32 && backoffBase<<shift < bound {
+		bound = backoffBase << shift
 	}
 	return time.Duration(q.opts.Rand(int64(bound) + 1))
 }
