@@ -80,20 +80,14 @@ func (s *stateFS) isTable(name string) bool {
 
 var errDiscarded = errors.New("engine: nothing is written after a failure")
 
-// refuse returns the error for writing a table after a failure. Pebble would
-// retry immediately and for ever, so refuse first waits.
-func refuse() error {
-	time.Sleep(50 * time.Millisecond)
-	return errDiscarded
-}
-
 func (s *stateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if s.outside(name) {
 		return s.createCopy(name, category)
 	}
 	if s.discarding() {
 		if s.isTable(name) {
-			return nil, refuse()
+			time.Sleep(50 * time.Millisecond) // Pebble tries again immediately, and for ever
+			return nil, errDiscarded
 		}
 		return nullFile{}, nil
 	}

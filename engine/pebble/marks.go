@@ -108,7 +108,7 @@ func (s *store) reconcile(found bool) (birth uint64, err error) {
 	if !known && found {
 		s.logf("engine: the file %s is missing or unreadable; whether the latest commits are all here cannot be told", marksFile)
 	}
-	if known && s.number < m.number && s.scanned {
+	if known && 0 < s.number && s.number < m.number {
 		s.logf("engine: the log ends with commit %d, but %d was written: the latest commits are lost; tokens go on behind those that were issued", s.number, m.number)
 	}
 	s.number = max(s.number, m.number)

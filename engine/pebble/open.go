@@ -86,6 +86,23 @@ func Open(o Options) (*Engine, error) {
 	return nil, fmt.Errorf("engine: open %s: %w", o.Dir, err)
 }
 
+// OpenStore opens the store of a state without an engine, to copy it; see
+// [memory.Copy].
+func OpenStore(o Options) (memory.Store, error) {
+	o = o.withDefaults()
+	s, err := openStore(o, func(err error) { o.Logf("engine: %v", err) })
+	if err != nil {
+		return nil, fmt.Errorf("engine: open %s: %w", o.Dir, err)
+	}
+	return s, nil
+}
+
+// Exists reports whether a directory contains a state.
+func Exists(dir string) bool {
+	desc, err := pebble.Peek(dir, vfs.Default)
+	return err == nil && desc.Exists
+}
+
 const (
 	memtableSize = 32 << 20
 	memtables    = 4       // at most; then writers wait
@@ -131,7 +148,6 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	s.scanned = s.number > 0
 	options := s.options()
 	options.Lock = lock
 	options.Cache = pebble.NewCache(cacheSize)

@@ -28,11 +28,10 @@ type store struct {
 	logf func(format string, args ...any)
 
 	// Used by one goroutine at a time: by Open, then by calls of Append.
-	number   uint64 // of the last batch
+	number   uint64 // of the last batch; 0 until the logs or the journal have shown one
 	journal  journal
 	boot     string            // identifies the boot of the machine; "" if unknown
 	logBytes int64             // size of the logs when opened
-	scanned  bool              // the logs contained a batch
 	marks    map[string]string // the records under engine.Mark, by key
 	syncs    syncs
 }
