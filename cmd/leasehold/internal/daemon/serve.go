@@ -26,7 +26,6 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/logs"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
-	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/metrics"
@@ -112,7 +111,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`
   # a daemon separate from all others
   leasehold serve --state ~/try/state --socket ~/try/sock`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: exit.Tidily(func(cmd *cobra.Command, _ []string) error {
 			target, err := place.TargetOf(cmd)
 			if err != nil {
 				return err
@@ -129,11 +128,8 @@ OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`
 			if err := cfg.check(); err != nil {
 				return exit.Usage(err)
 			}
-			ctx, stop := terminal.UntilHangup(cmd.Context())
-			defer stop()
-			defer terminal.SurviveBrokenPipes()()
-			return serve(ctx, cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+			return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		}),
 	})
 	f := cmd.Flags()
 	f.StringVar(&cfg.State, "state", "", "`directory` of the state (default the user's own)")
