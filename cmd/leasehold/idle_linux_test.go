@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -23,14 +26,45 @@ func TestIdleProcessesSleep(t *testing.T) {
 		"the shim":   {shim.Process.Pid, 0},
 		"the daemon": {daemon.Process.Pid, 15}, // it checks its socket every two seconds
 	} {
-		t.Run(name, func(t *testing.T) {
-			awaitTrue(t, fmt.Sprintf("a thread slept for two seconds and woke up %d times at most", c.most), func() bool {
-				before := wakeUps(t, c.pid)
-				time.Sleep(2 * time.Second)
-				return wakeUps(t, c.pid)-before <= c.most
-			})
-		})
+		t.Run(name, func(t *testing.T) { awaitSleep(t, c.pid, c.most) })
 	}
+}
+
+// A program may run for a day under exec, which renews the lease every two seconds and
+// looks for processes that it has adopted every second.
+func TestExecSleepsWhileItsProgramRuns(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	idler := exec.Command(leaseholdIn(t, t.TempDir()), "exec", "--lease", "b", "--", "sh", "-c", "echo ready; exec sleep 1000")
+	idler.Env = append(environOf(t), "LEASEHOLD_SOCKET="+inDir(t, "s"))
+	idler.Stderr = os.Stderr
+	out, err := idler.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := idler.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = idler.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+		_ = idler.Wait()                          // the signal's exit code
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(line, err)
+	}
+	awaitSleep(t, idler.Process.Pid, 150)
+}
+
+// awaitSleep waits until the threads of a process have woken up most times at most in
+// two seconds.
+func awaitSleep(t *testing.T, pid, most int) {
+	t.Helper()
+	awaitTrue(t, fmt.Sprintf("the threads slept for two seconds and woke up %d times at most", most), func() bool {
+		before := wakeUps(t, pid)
+		time.Sleep(2 * time.Second)
+		return wakeUps(t, pid)-before <= most
+	})
 }
 
 // wakeUps is how often the threads of a process have waited for something.

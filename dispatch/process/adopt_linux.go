@@ -22,8 +22,12 @@ var adopting struct {
 	dogs     map[*Watchdog]map[identity]bool // the adopted processes that each watchdog has been told of
 }
 
-// adoptPoll is the interval at which adopted processes are looked for.
-const adoptPoll = 50 * time.Millisecond
+// The interval at which adopted processes are looked for. It doubles with each look
+// that finds nothing new: exec and the dispatcher may have nothing else to do for hours.
+const (
+	firstAdoptPoll = 50 * time.Millisecond
+	lastAdoptPoll  = time.Second
+)
 
 // Adopt makes this process the parent of every descendant that loses its own,
 // until release is called (PR_SET_CHILD_SUBREAPER). A process that leaves its
@@ -45,12 +49,13 @@ func Adopt() (release func(), err error) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() { // ends with release
 		defer close(done)
-		tick := time.NewTicker(adoptPoll)
-		defer tick.Stop()
-		for {
+		for pause := firstAdoptPoll; ; {
 			select {
-			case <-tick.C:
-				seeToAdopted()
+			case <-time.After(pause):
+				pause = min(2*pause, lastAdoptPoll)
+				if seeToAdopted() {
+					pause = firstAdoptPoll
+				}
 			case <-stop:
 				return
 			}
@@ -69,8 +74,8 @@ func Adopt() (release func(), err error) {
 }
 
 // seeToAdopted reaps adopted processes that have ended, and tells the watchdogs
-// about the others.
-func seeToAdopted() {
+// about the others. It reports whether any of them is new or has ended.
+func seeToAdopted() (news bool) {
 	adopting.Lock()
 	defer adopting.Unlock()
 	for _, pid := range mayBeAdopted() {
@@ -83,11 +88,12 @@ func seeToAdopted() {
 		}
 		if dead {
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // nothing else waits for it
+			news = true
 			continue
 		}
 		for dog, told := range adopting.dogs {
 			if !told[e.identity] {
-				told[e.identity] = true
+				told[e.identity], news = true, true
 				dog.tell(watchWord, e.pid, e.start)
 			}
 		}
@@ -101,6 +107,7 @@ func seeToAdopted() {
 			return true
 		})
 	}
+	return news
 }
 
 // adoptedLocked distinguishes an adopted child from one that this process

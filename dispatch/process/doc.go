@@ -24,7 +24,7 @@
 // Linux the dispatcher adopts it (PR_SET_CHILD_SUBREAPER). The actor of such a
 // process is unknown, so the process ends with the run and not with the actor.
 // If the dispatcher is killed, the watchdog ends the adopted processes that it
-// was told of; those that escaped in the last 50 ms before that are missed. A
+// was told of; those that escaped in the last second before that are missed. A
 // cgroup would leave no gap, but needs rights that a user does not have.
 //
 // These processes are never signalled: the caller and its ancestors; the
