@@ -175,10 +175,7 @@ func paths(cmd *cobra.Command, fits func(ShownActor) bool) (list []string) {
 	if err != nil {
 		return nil
 	}
-	for _, r := range knownRuns(cmd) {
-		if r.Run != run {
-			continue
-		}
+	for _, r := range known[struct{ Runs []ShownRun }](cmd, "operator_tree", map[string]any{"run": run}).Runs {
 		for _, a := range r.Actors {
 			if fits(a) {
 				list = append(list, dispatch.TypedPath(a.Path))
@@ -188,8 +185,8 @@ func paths(cmd *cobra.Command, fits func(ShownActor) bool) (list []string) {
 	return list
 }
 
-// CompleteLeases suggests the leases that are held.
-func CompleteLeases(cmd *cobra.Command, _ []string, _ string) (keys []string, _ cobra.ShellCompDirective) {
+// CompleteLeases suggests the leases that are held and begin with word.
+func CompleteLeases(cmd *cobra.Command, _ []string, word string) (keys []string, _ cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	run, err := meantRun(cmd)
 	if err != nil {
@@ -212,7 +209,11 @@ func CompleteLeases(cmd *cobra.Command, _ []string, _ string) (keys []string, _ 
 		return nil, none
 	}
 	defer c.Close()
-	held, _ := connection.HeldLeases(cmd.Context(), c, leasesOf(run, scope, lead))
+	asked := leasesOf(run, scope, lead)
+	if word != "" { // the daemon lists only so many
+		asked["prefix"] = word
+	}
+	held, _ := connection.HeldLeases(cmd.Context(), c, asked)
 	for _, l := range held {
 		if !strings.ContainsAny(l.Key, "\t\n") {
 			keys = append(keys, cobra.CompletionWithDesc(l.Key, "held by "+l.Holder))

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/queue"
 )
 
 // queueFlag adds --queue to a command.
@@ -13,7 +15,7 @@ func queueFlag(cmd *cobra.Command, name *string) {
 }
 
 func completeQueues(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-	for _, q := range knownOf[queueList](cmd, "operator_queue_stats", map[string]any{}).Queues {
+	for _, q := range knownOf[queueList](cmd, "operator_queue_stats", map[string]any{"limit": queue.MaxStats}).Queues {
 		names = append(names, q.Queue)
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
