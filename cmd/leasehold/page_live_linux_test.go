@@ -199,6 +199,9 @@ func TestPageOfAReader(t *testing.T) {
 	if status != 403 {
 		t.Errorf("a revoke by a reader is answered %d", status)
 	}
+	s.do(s.operator, "operator_actor_end", map[string]any{"run": "seen", "path": "root"})
+	p.view("tree")
+	p.sees("that the tree is over", `document.querySelector("main").innerText.includes("All actors have ended. Choose All to see them.")`)
 	p.eval(`document.querySelector("#out").click()`, nil)
 	p.sees("that it is signed out", `document.body.innerText.includes("leasehold open")`)
 	p.eval(`fetch("/api/v1/runs").then((r) => r.status)`, &status)

@@ -101,7 +101,7 @@ export class TreeView {
     };
     for (const a of tops) walk(a, 0);
     this.bar.say(n === all.length ? count(n, "actor", "actors") : n.toLocaleString() + " of " + count(all.length, "actor", "actors"));
-    this.grid.show(rows, !this.model.loaded.has("tree") ? "Loading" : find || show === "waiting" ? "No actor matches." : "No agent has joined this run yet. One that starts with Leasehold in its configuration appears here.");
+    this.grid.show(rows, !this.model.loaded.has("tree") ? "Loading" : find || show === "waiting" ? "No actor matches." : all.length ? "All actors have ended. Choose All to see them." : "No agent has joined this run yet. One that starts with Leasehold in its configuration appears here.");
     const chosen = this.params.get("at");
     this.grid.choose(all.find((a) => a.path === chosen)?.actor_id);
     if (chosen && (!this.panel.isOpen || this.shown !== chosen || this.drawn !== this.model.actors)) this.detail(chosen);
