@@ -63,7 +63,7 @@ func (c *Core) remove(tx Tx, l Lease, cause Cause) {
 	default:
 		l.requested().Expire(tx, keepRequest)
 	}
-	if cause.told() && !l.lapsed && !l.Reserved { // the holder of a lapsed lease was told when it lapsed
+	if cause.told() && l.held() { // the holder of a lapsed lease was told when it lapsed
 		putLost(tx, &l, cause)
 	}
 	c.recordEnd(tx, &l, cause)

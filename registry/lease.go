@@ -72,6 +72,10 @@ func (l Lease) Told(tx Tx) Lease {
 	return l
 }
 
+// held reports whether somebody holds the lease: it has not lapsed, and is no
+// reservation.
+func (l *Lease) held() bool { return !l.lapsed && !l.Reserved }
+
 // past reports whether a lease is past its deadline. At the deadline itself it
 // is still held.
 func (l *Lease) past(now time.Time) bool { return now.After(l.Deadline) }

@@ -345,7 +345,7 @@ func (c *Core) keepers(tx Tx, w *waiter, keeps turn, budget *int) iter.Seq[keepe
 					if !yield(keeper{want: want, lease: &l}) {
 						return
 					}
-				case l.Holder.same(w.Holder) && l.Key == want.Key && !l.Reserved && !l.lapsed:
+				case l.Holder.same(w.Holder) && l.Key == want.Key && l.held():
 					own = append(own, want)
 				}
 			}

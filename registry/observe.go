@@ -24,5 +24,5 @@ func ScopeOf(row engine.Row) string {
 // for a lapsed lease, a reservation and the zero Row.
 func Held(row engine.Row) bool {
 	var l Lease
-	return l.read(row) && !l.lapsed && !l.Reserved
+	return l.read(row) && l.held()
 }

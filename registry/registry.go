@@ -45,7 +45,7 @@ func (r *Registry) Leases(tx Tx, prefix, after string) iter.Seq[Lease] {
 		keys, from := leaseKey(r.scope, prefix), leaseKey(r.scope, after)
 		for row := range tx.ScanFrom(keys, from) {
 			var l Lease
-			if !l.read(row) || l.lapsed || l.Reserved || after != "" && row.Key <= from {
+			if !l.read(row) || !l.held() || after != "" && row.Key <= from {
 				continue
 			}
 			if !yield(l) {
@@ -138,7 +138,7 @@ func (c *Core) HoldsIn(tx Tx, session uuid.UUID, scopes string, limit int) (held
 		if len(held) >= limit {
 			break
 		}
-		if l := (Lease{}); l.read(row) && !l.lapsed && !l.Reserved {
+		if l := (Lease{}); l.read(row) && l.held() {
 			held = append(held, l)
 		}
 	}
@@ -197,7 +197,7 @@ func (r *Registry) Refusal(tx Tx, l Lease) *HeldError {
 func (r *Registry) InTheWay(tx Tx, key string) iter.Seq[*HeldError] {
 	return func(yield func(*HeldError) bool) {
 		for row := range near(tx, leasePrefix, r.scope, key) {
-			if l := (Lease{}); l.read(row) && !l.lapsed && !l.Reserved && !yield(contention(tx, l, r.Want(key, false))) {
+			if l := (Lease{}); l.read(row) && l.held() && !yield(contention(tx, l, r.Want(key, false))) {
 				return
 			}
 		}

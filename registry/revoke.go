@@ -131,7 +131,7 @@ func (c *Core) revoke(tx Tx, scope string, v *Revocation, done *Revoked) (more b
 	}
 	done.Next = nil
 	for row := range holders(tx, scope, v.Key) {
-		if l := (Lease{}); l.read(row) && !l.lapsed && !l.Reserved && len(done.Next) < MaxListed {
+		if l := (Lease{}); l.read(row) && l.held() && len(done.Next) < MaxListed {
 			done.Next = append(done.Next, l.Holder)
 		}
 	}

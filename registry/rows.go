@@ -101,7 +101,7 @@ func holders(tx Tx, scope, key string) iter.Seq[engine.Row] {
 // getLease returns the held lease on a key, or the first if several share it.
 func getLease(tx Tx, scope, key string) (l Lease, ok bool) {
 	for row := range holders(tx, scope, key) {
-		if l = (Lease{}); l.read(row) && !l.lapsed && !l.Reserved {
+		if l = (Lease{}); l.read(row) && l.held() {
 			return l, true
 		}
 	}
@@ -152,7 +152,7 @@ func addCounts(tx Tx, l *Lease, n int) {
 // counts returns the keys of the counts that a lease belongs to.
 func (l *Lease) counts() []string {
 	switch {
-	case l.lapsed, l.Reserved:
+	case !l.held():
 		return nil
 	case l.ID == uuid.Nil:
 		return []string{claimCount(l.Holder.Actor)}

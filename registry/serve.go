@@ -80,7 +80,7 @@ func (s *sharers) lets(tx Tx, w *waiter, key Want) bool {
 		s.parties, s.plain = make(map[Holder]bool), true
 		for row := range near(tx, leasePrefix, key.Scope, key.Key) {
 			var l Lease
-			if !l.read(row) || !l.Shared || l.lapsed || l.Reserved || l.offered() {
+			if !l.read(row) || !l.Shared || !l.held() || l.offered() {
 				s.plain = false
 				break
 			}
@@ -179,7 +179,7 @@ func (c *Core) owned(tx Tx, w *waiter) (own, offers []Lease) {
 		var offered []Lease
 		for row := range holders(tx, want.Scope, want.Key) {
 			var l Lease
-			switch ok := l.read(row) && !l.Reserved && !l.lapsed; {
+			switch ok := l.read(row) && l.held(); {
 			case ok && l.Holder.same(w.Holder):
 				mine = true
 				own = append(own, l)
