@@ -159,7 +159,7 @@ class Client:
         return conn
 
     def _answer(self, method, path, data, headers, timeout, outage) -> Any:
-        failures, sent, unsure = 0, False, False
+        failures, sent, unsure, give_up = 0, False, False, 0.0
         while True:
             failure = conn = answer = text = refused = None
             try:
@@ -197,7 +197,7 @@ class Client:
             if time.monotonic() >= give_up and (failures > 1 or not failure):
                 if unsure and method != "GET":
                     raise Unanswered(f"no server answers: {failure or refused}" + _UNSURE) from failure
-                if refused:
+                if failure is None:
                     return answer, text
                 raise failure
             if failures > 1 or not failure:
