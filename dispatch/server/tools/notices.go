@@ -104,20 +104,26 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news 
 			news = append(news, Notice{Code: leaseLost, Reason: "there is more to tell of " + counted(more, "lease", "leases", "") + "; the next answers have it"})
 		}
 	}
-	if ctx.Value(noMailKey{}) != nil {
-		sortNotices(news)
-		return news
-	}
-	if list, more, err := se.TakeMessages(ctx, agent); err == nil {
-		for _, m := range list {
-			told := messageOf(m)
-			news = append(news, Notice{Code: messaged, At: told.At, Message: &told})
-		}
-		if more > 0 {
-			news = append(news, Notice{Code: unread, Reason: counted(more, "message of another agent is", "messages of other agents are", "") + " unread: call actor_inbox"})
-		}
+	if ctx.Value(noMailKey{}) == nil {
+		news = append(news, takeMessages(ctx, se, agent)...)
 	}
 	sortNotices(news)
+	return news
+}
+
+// takeMessages returns the messages for an agent of the session, as takeNotices does.
+func takeMessages(ctx context.Context, se *dispatch.Session, agent string) (news []Notice) {
+	list, more, err := se.TakeMessages(ctx, agent)
+	if err != nil {
+		return nil
+	}
+	for _, m := range list {
+		told := messageOf(m)
+		news = append(news, Notice{Code: messaged, At: told.At, Message: &told})
+	}
+	if more > 0 {
+		news = append(news, Notice{Code: unread, Reason: counted(more, "message of another agent is", "messages of other agents are", "") + " unread: call actor_inbox"})
+	}
 	return news
 }
 

@@ -37,9 +37,9 @@ func (i identity) check() error {
 }
 
 func (i identity) load() (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(i.Cert, i.Key)
+	pair, err := loadPair(i.Cert, i.Key, "cluster")
 	if err != nil {
-		return nil, exit.Hint(fmt.Errorf("the certificate %s with the key %s: %w", i.Cert, i.Key, err), "--cluster-cert and --cluster-key take files in PEM that belong together, the key without a passphrase")
+		return nil, err
 	}
 	text, err := os.ReadFile(i.CA)
 	if err != nil {

@@ -445,13 +445,23 @@ func (c certificate) load() (*tls.Config, error) {
 	if !c.given() {
 		return nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	pair, err := loadPair(c.Cert, c.Key, "tls")
 	if err != nil {
-		return nil, exit.Hint(fmt.Errorf("the certificate %s with the key %s: %w", c.Cert, c.Key, err), "--tls-cert and --tls-key take files in PEM that belong together, the key without a passphrase")
+		return nil, err
 	}
 	// HTTP/1.1 has one request at a time on a connection. So the end of the
 	// connection shows which answer was not read.
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}, nil
+}
+
+// loadPair reads a certificate and its key. The flags that name them begin with prefix.
+func loadPair(cert, key, prefix string) (tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		err = exit.Hint(fmt.Errorf("the certificate %s with the key %s: %w", cert, key, err),
+			"--%[1]s-cert and --%[1]s-key take files in PEM that belong together, the key without a passphrase", prefix)
+	}
+	return pair, err
 }
 
 // urlOf returns the URL at which HTTP is served, or "" if HTTP is off.
