@@ -105,12 +105,14 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	lost := make(chan *lossError, 1)
 	go func() { lost <- h.keep(ctx) }() // ends at finish
 	p := terminal.PaintFor(cmd.ErrOrStderr())
-	hadEnded := func(e *lossError) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s %v; %s had ended\n", p.Red("leasehold:"), e, cfg.argv[0])
+	say := func(e *lossError, ended bool) {
+		then := "ending " + cfg.argv[0]
+		if ended {
+			then = cfg.argv[0] + " had ended"
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s %v; %s\n", p.Red("leasehold:"), e, then)
 	}
-	loss := j.follow(ctx, signals, h, lost, func(e *lossError) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s %v; ending %s\n", p.Red("leasehold:"), e, cfg.argv[0])
-	}, hadEnded)
+	loss := j.follow(ctx, signals, h, lost, say)
 	finish()
 	if loss == nil {
 		if last := <-lost; last != nil {
@@ -119,7 +121,7 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 			loss = h.held(context.WithoutCancel(ctx))
 		}
 		if loss != nil {
-			hadEnded(loss)
+			say(loss, true)
 		}
 	}
 	if loss != nil {
@@ -214,8 +216,9 @@ func (j *job) start(h *hold) error {
 }
 
 // follow waits until the whole program has ended. If the leases were lost
-// before that, it says so and returns how.
-func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, lost <-chan *lossError, ending, hadEnded func(*lossError)) *lossError {
+// before that, it returns how, and says so: ended tells whether the program had
+// ended by itself.
+func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, lost <-chan *lossError, say func(e *lossError, ended bool)) *lossError {
 	defer j.process.TakeTerminal()
 	for {
 		select {
@@ -225,7 +228,7 @@ func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, los
 			j.suspend(h)
 		case loss := <-lost:
 			j.disarm(true)
-			ending(loss)
+			say(loss, false)
 			grace := execGrace
 			if !loss.by.IsZero() {
 				if left := loss.by.Sub(now()); left > 0 {
@@ -237,7 +240,7 @@ func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, los
 		case <-j.process.Done():
 			loss := j.end(ctx, execGrace, signals, lost) // ends what the program has left running
 			if loss != nil {
-				hadEnded(loss)
+				say(loss, true)
 			}
 			return loss
 		}
