@@ -169,7 +169,7 @@ func (q *Queue) loseClaimed(tx *ledger, id uuid.UUID) {
 	for _, text := range []string{row.Value, text} {
 		r := record.Read(text)
 		format, name := r.Byte(), r.Text()
-		if !isTaskFormat(format) || len(name) < 16 || !isName(name[16:]) {
+		if format != taskFormat || len(name) < 16 || !isName(name[16:]) {
 			continue
 		}
 		if a := tx.accountOf(lineNamed(name)); a.stats.InProgress > 0 {

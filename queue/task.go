@@ -124,7 +124,7 @@ func (l line) run() uuid.UUID { return uuid.UUID([]byte(l.name()[:16])) }
 func (l line) queue() string  { return l.name()[16:] }
 
 const (
-	taskFormat = 5   // format 4 had no trace
+	taskFormat = 5
 	recordRoom = 160 // bytes; enough for most records of tasks with one attempt and a small result
 )
 
@@ -169,9 +169,6 @@ func (t *Task) record() string {
 	return w.String()
 }
 
-// isTaskFormat reports whether decode reads records of a format.
-func isTaskFormat(format byte) bool { return format == taskFormat || format == 4 }
-
 // decode reads a record; l is the line that the task is probably in. The task's
 // strings point into text and so keep its memory alive.
 func (t *Task) decode(id uuid.UUID, text string, l line) (ok bool) {
@@ -210,7 +207,7 @@ func (t *Task) decode(id uuid.UUID, text string, l line) (ok bool) {
 		})
 	}
 	executed := t.State == InProgress || t.State == Completed || t.State == Failed || t.State == Dead
-	return isTaskFormat(format) && r.Done() && t.State >= Delayed && t.State <= Cancelled &&
+	return format == taskFormat && r.Done() && t.State >= Delayed && t.State <= Cancelled &&
 		t.Priority <= MaxPriority && (!executed || n > 0)
 }
 

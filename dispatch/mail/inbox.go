@@ -47,7 +47,7 @@ func actorOf(row engine.Row) (id uuid.UUID) {
 	return id
 }
 
-const inboxFormat = 2 // format 1 had no parties; the same code reads it
+const inboxFormat = 2
 
 // open reads an inbox. It ignores damage: [CheckRecords] refuses a damaged
 // inbox when the state is opened.
@@ -146,7 +146,7 @@ func (in *inbox) decode(value string) bool {
 		}
 		in.list = append(in.list, e)
 	}
-	return (format == inboxFormat || format == 1) && r.Done()
+	return format == inboxFormat && r.Done()
 }
 
 // Read returns messages that were taken, by their ids. If a record is damaged,

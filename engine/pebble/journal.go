@@ -212,15 +212,13 @@ func journaled(b []byte) (number uint64, batch []byte, ok bool) {
 	return number, batch, ok
 }
 
-// lastNumber returns the number of the last batch that Pebble has. A state of
-// an earlier format has it only in its log, which inspect has read.
+// lastNumber returns the number of the last batch that Pebble has.
 func (s *store) lastNumber() (number uint64, err error) {
-	number = s.number
 	_, err = s.Get(memory.Meta, numberKey, func(value []byte) error {
 		if len(value) != 8 {
 			return fmt.Errorf("%q has %d bytes", numberKey, len(value))
 		}
-		number = max(number, binary.BigEndian.Uint64(value))
+		number = binary.BigEndian.Uint64(value)
 		return nil
 	})
 	return number, err

@@ -25,7 +25,7 @@ import (
 //
 //	[4]byte  CRC-32 of what follows, Castagnoli, little endian
 //	uint     version, 2
-//	uint     when the file was created, in nanoseconds; 0 if that is not known (not in version 1)
+//	uint     when the file was created, in nanoseconds; 0 if that is not known
 //	uint     the number of the last commit known when it was written
 //	uint     how many marks follow
 //	text     the key of a mark, and then
@@ -61,16 +61,13 @@ func decodeMarks(b []byte) (m marks, ok bool) {
 	}
 	r := record.Read(string(b[4:]))
 	version := r.Uint()
-	if version > 1 {
-		m.birth = r.Uint()
-	}
-	m.number = r.Uint()
+	m.birth, m.number = r.Uint(), r.Uint()
 	m.rows = make(map[string]string)
 	for n := r.Uint(); n > 0 && !r.Done(); n-- {
 		key := r.Text()
 		m.rows[key] = r.Text()
 	}
-	return m, 0 < version && version <= marksVersion && r.Done()
+	return m, version == marksVersion && r.Done()
 }
 
 // readMarksFile returns the content of the file, or nil if there is none.

@@ -168,7 +168,7 @@ func openStore(o Options, fail func(error)) (*store, error) {
 	}
 	var birth uint64
 	if err == nil {
-		birth, err = s.reconcile(found >= 2)
+		birth, err = s.reconcile(found > 0)
 	}
 	if err == nil {
 		err = s.startJournal()

@@ -177,7 +177,7 @@ func (s *store) Close() error {
 
 var formatKey = append([]byte{byte(memory.Meta)}, "format"...)
 
-const formatVersion = 3 // 1 had no marks, 2 had no journal
+const formatVersion = 3
 
 // Format is the format number of the files of a state. A version that has a smaller number
 // does not open them.
@@ -186,7 +186,7 @@ const Format = formatVersion
 // checkFormat refuses a state that a later version of this package has written,
 // and otherwise writes the present version. It returns the version found, or 0.
 func (s *store) checkFormat() (found byte, err error) {
-	if found, err = s.format(); err == nil && found < formatVersion {
+	if found, err = s.format(); err == nil && found == 0 {
 		err = s.db.Set(formatKey, []byte{formatVersion}, pebble.Sync)
 	}
 	return found, err
@@ -195,7 +195,7 @@ func (s *store) checkFormat() (found byte, err error) {
 // format returns the version of the files, or 0 if they have none yet.
 func (s *store) format() (found byte, err error) {
 	_, err = s.Get(memory.Meta, "format", func(value []byte) error {
-		if len(value) != 1 || value[0] == 0 {
+		if len(value) != 1 || value[0] < formatVersion { // no lower one was released
 			return fmt.Errorf("%w: key %q", engine.ErrCorrupt, "format")
 		}
 		found = value[0]
