@@ -58,10 +58,10 @@ func TestContentionText(t *testing.T) {
 				if m[2] != "<uuid>" {
 					id = uuid.MustParse(m[2])
 				}
-				held := &registry.HeldError{
+				held := &registry.HeldError{Lease: registry.Lease{
 					Key: m[1], Holder: registry.Holder{Actor: id, Path: m[3]},
-					ExpiresIn: time.Duration(secs)*time.Second - time.Millisecond, // rounded up
-				}
+					Times: registry.Times{ExpiresIn: time.Duration(secs)*time.Second - time.Millisecond}, // rounded up
+				}}
 				if want := strings.ReplaceAll(held.Error(), uuid.Max.String(), "<uuid>"); m[0] != want {
 					t.Errorf("%s:%d:\n  says %s\n  code %s", p.file, l.n, m[0], want)
 				}
@@ -75,8 +75,8 @@ func TestContentionText(t *testing.T) {
 
 // refusals are the errors that become each code.
 var refusals = []error{
-	&registry.HeldError{Reason: "tests", Key: "file:src/**", Asked: "file:src/app.ts"},
-	&registry.WaitError{HeldError: registry.HeldError{Reason: "tests", Key: "file:src/**", Asked: "file:src/app.ts"}},
+	&registry.HeldError{Lease: registry.Lease{Reason: "tests", Key: "file:src/**"}, Asked: "file:src/app.ts"},
+	&registry.WaitError{HeldError: registry.HeldError{Lease: registry.Lease{Reason: "tests", Key: "file:src/**"}, Asked: "file:src/app.ts"}},
 	&registry.DeadlockError{Cycle: make([]registry.Link, 2)},
 	registry.ErrNotHolder,
 	&registry.LostError{Notice: registry.Notice{SupersededBy: "W2", Regained: 7}},

@@ -178,8 +178,8 @@ func TestEveryKindOfEventOccurs(t *testing.T) {
 		need, err := w1.Requirement(dispatch.RunScope, "b", b.Token)
 		must(err)
 		must(w1.NoteRefused(t.Context(), "kv_set", &registry.StaleError{Requirement: need}))
-		must(w1.NoteOverruled(t.Context(), "", "", &registry.HeldError{Key: "a"}))
-		_, err = w1.NoteChanged(t.Context(), "", 0, &registry.HeldError{Key: "a", Holder: w2.Holder()}, "it changed")
+		must(w1.NoteOverruled(t.Context(), "", "", &registry.HeldError{Lease: registry.Lease{Key: "a"}}))
+		_, err = w1.NoteChanged(t.Context(), "", 0, &registry.HeldError{Lease: registry.Lease{Key: "a", Holder: w2.Holder()}}, "it changed")
 		must(err)
 
 		// Two actors that would wait for each other.

@@ -25,19 +25,12 @@ var (
 	ErrSessionEnded = errors.New("this session has ended; connect again")
 )
 
-// A HeldError says who holds the requested key.
+// A HeldError says who holds the requested key, by a lease without its id.
 type HeldError struct {
-	Scope     string
-	Key       string
-	Asked     string // the key that was asked for, if it may differ from Key; "": Key
-	Before    string // path of the actor that waits for the lease before the caller; "": the lease itself is in the way
-	Holder    Holder
-	ExpiresIn time.Duration
-	KeepAlive bool // it is extended while its holder is connected
-	Reserved  bool // nobody holds it: it is reserved for Holder, the first in line
-	Shared    bool // others may share it with Holder
-	Reason    string
-	Waiters   int // how many parties wait for it
+	Lease
+	Asked   string // the key that was asked for, if it may differ from Key; "": Key
+	Before  string // path of the actor that waits for the lease before the caller; "": the lease itself is in the way
+	Waiters int    // how many parties wait for it
 }
 
 // Error returns the text of a refusal. Its beginning is fixed by the contract

@@ -30,6 +30,9 @@ func TestRefusalNamesHolderPlaceAndTime(t *testing.T) {
 		if held.Error() != want {
 			t.Errorf("refusal reads\n%s\nwant\n%s", held, want)
 		}
+		if held.ID != uuid.Nil {
+			t.Error("the refusal has the secret id of the lease")
+		}
 	})
 }
 

@@ -179,12 +179,8 @@ func (c *Core) inTheWay(tx Tx, w *waiter) (Lease, bool) {
 
 // contention returns the refusal for a key because of a lease.
 func contention(tx Tx, l Lease, want Want) *HeldError {
-	return &HeldError{
-		Scope: l.Scope, Key: l.Key, Asked: want.Key, Holder: l.Holder,
-		ExpiresIn: max(0, l.Deadline.Sub(tx.Now())), KeepAlive: l.KeepAlive, Reserved: l.Reserved,
-		Shared: l.Shared, Reason: l.Reason,
-		Waiters: inLine(tx, l.Scope, l.Key, math.MaxUint64),
-	}
+	l.ID = uuid.Nil // it is secret
+	return &HeldError{Lease: l.Told(tx), Asked: want.Key, Waiters: inLine(tx, l.Scope, l.Key, math.MaxUint64)}
 }
 
 // Refusal returns the refusal that a request for the lease's key would get.

@@ -122,9 +122,9 @@ func inWords(line string, value any) bool {
 func TestTheTextOfARefusalHasAllItsData(t *testing.T) {
 	id, at := uuid.New(), time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	by := registry.Holder{Actor: uuid.New(), Path: "S1→W2", Party: "a \"b\" & <c>\nd"}
-	held := registry.HeldError{
-		Scope: "run:r", Key: "out.json\n", Holder: by, ExpiresIn: 27*time.Second + 1, KeepAlive: true, Shared: true, Reason: "building", Waiters: 2,
-	}
+	held := registry.HeldError{Waiters: 2, Lease: registry.Lease{
+		Scope: "run:r", Key: "out.json\n", Holder: by, Times: registry.Times{ExpiresIn: 27*time.Second + 1}, KeepAlive: true, Shared: true, Reason: "building",
+	}}
 	task := queue.Task{ID: id, State: queue.Dead}
 	codes := make(map[string]bool)
 	for _, err := range []error{
