@@ -3,6 +3,7 @@ package tools
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -109,6 +110,17 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news 
 	}
 	sortNotices(news)
 	return news
+}
+
+// withoutLoss removes the notice of the loss that a refusal already reports.
+func withoutLoss(news []Notice, refusal error) []Notice {
+	lost, ok := errors.AsType[*registry.LostError](refusal)
+	if !ok {
+		return news
+	}
+	return slices.DeleteFunc(news, func(n Notice) bool {
+		return n.Code == leaseLost && n.LeaseID == lost.LeaseID.String() && n.Token == lost.Token
+	})
 }
 
 // takeMessages returns the messages for an agent of the session, as takeNotices does.

@@ -39,7 +39,7 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 		if errors.Is(err, registry.ErrSessionEnded) {
 			awaitEnd(ctx, se)
 		}
-		return RefusalOf(whyEnded(se, err)).locate(ctx, se, err).reply(news)
+		return RefusalOf(whyEnded(se, err)).locate(ctx, se, err).reply(withoutLoss(news, err))
 	}
 	return newReply(mustJSON(a), a.Text(), t.told, news)
 }

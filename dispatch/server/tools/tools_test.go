@@ -389,8 +389,11 @@ func TestALossIsToldInTheNextAnswerWhateverItIs(t *testing.T) {
 		root.ok("lease_renew", args{"lease_id": l["lease_id"]})
 		time.Sleep(2 * time.Second)
 		h.actor(dispatch.Worker, "", "W1").ok("lease_acquire", args{"name": "x"})
-		if lost := root.refused("LEASE_LOST", "lease_renew", args{"lease_id": l["lease_id"]}); lost["reason"] != "expired" || lost["at"] == nil || lost["superseded_by"] != "W1" {
-			t.Errorf("lost: %v", lost)
+		if lost := root.refused("LEASE_LOST", "lease_renew", args{"lease_id": l["lease_id"]}); lost["reason"] != "expired" || lost["at"] == nil || lost["superseded_by"] != "W1" || lost["notices"] != nil {
+			t.Errorf("lost: %v", lost) // the refusal tells it, so no notice does
+		}
+		if again := root.ok("lease_list", nil); again["notices"] != nil {
+			t.Errorf("told again: %v", again)
 		}
 	})
 }
