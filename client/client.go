@@ -340,7 +340,7 @@ func (c *Client) httpRequest(ctx context.Context, s *server, r *request, handle 
 	}
 	h.Header.Set("Authorization", "Bearer "+c.opts.Token)
 	h.Header.Set("Accept", "application/json")
-	h.Header.Set("Leasehold-Messages", "leave") // for the inbox, or for a model that has the same token
+	h.Header.Set("Leasehold-Messages", "leave") // and what else only a model reads, which may have the same token
 	if len(r.body) > 0 {
 		h.Header.Set("Content-Type", "application/json")
 	}

@@ -162,18 +162,18 @@ func TestNoCallReadsAllThatLivesUnderTheLock(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			for more := 1; more > 0; {
 				var err error
-				if _, more, err = loser.TakeNotices(ctx, ""); err != nil {
+				if _, more, err = loser.TakeNotices(ctx, "", dispatch.Model); err != nil {
 					t.Fatal(err)
 				}
 			}
 			time.Sleep(2 * time.Minute) // what was told has been read
 			h.take(loser, dispatch.RunScope, "last", time.Second)
 			time.Sleep(2 * time.Second)
-			if list, _, err := loser.TakeNotices(ctx, ""); err != nil || len(list) != 1 {
+			if list, _, err := loser.TakeNotices(ctx, "", dispatch.Model); err != nil || len(list) != 1 {
 				t.Errorf("told of %d leases: %v", len(list), err)
 			}
 			measure("an answer that nobody reads", func() error { return loser.Retell(ctx) })
-			if list, _, err := loser.TakeNotices(ctx, ""); err != nil || len(list) != 1 {
+			if list, _, err := loser.TakeNotices(ctx, "", dispatch.Model); err != nil || len(list) != 1 {
 				t.Errorf("told again of %d leases: %v", len(list), err)
 			}
 		})
@@ -465,7 +465,7 @@ func TestManyLossesAreToldWithoutHoldingUpOthers(t *testing.T) {
 			t.Errorf("of %d losses it hears %d: %v", many+3, len(heard), heard)
 		}
 		count.most.Store(0)
-		list, more, err := boss.TakeNotices(t.Context(), "")
+		list, more, err := boss.TakeNotices(t.Context(), "", dispatch.Model)
 		if err != nil || len(list) != dispatch.MaxNotices || len(list)+more != many+3 {
 			t.Errorf("an answer tells of %d losses and of %d more: %v", len(list), more, err)
 		}

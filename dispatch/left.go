@@ -35,7 +35,7 @@ const leftTime = time.Minute
 // told of.
 func (s *State) noteLeft(tx engine.Tx, a Actor, o Origin) {
 	c := client{a.Run, o.PID, o.Mark}
-	losses, _ := s.core.CountUntold(tx, registry.Holder{Actor: a.ID}, func(string) bool { return true })
+	losses, _ := s.core.CountUntold(tx, registry.Holder{Actor: a.ID}, func(registry.Notice) bool { return true })
 	if losses == 0 || c.pid == 0 && c.mark == "" {
 		return
 	}

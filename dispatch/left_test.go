@@ -24,7 +24,7 @@ func TestAClientThatConnectsAgainIsToldWhatItLost(t *testing.T) {
 		}
 		told := func(se *dispatch.Session, want ...string) {
 			t.Helper()
-			list, _, err := se.TakeNotices(t.Context(), "")
+			list, _, err := se.TakeNotices(t.Context(), "", dispatch.Model)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -26,6 +26,7 @@ type bulletin struct {
 	changes *engine.Watch
 	turn    chan struct{} // holds one token while a call reads; that call may wait for the disk
 	unsure  atomic.Bool   // there may be something, even if changes has not fired; cleared only with turn held
+	left    atomic.Bool   // there may be something that only a model is told; as unsure
 }
 
 func (b *bulletin) init() {
@@ -33,13 +34,16 @@ func (b *bulletin) init() {
 	b.unsure.Store(true)
 }
 
-// quiet reports whether there is nothing to tell, or another call has just begun
-// to tell it.
-func (b *bulletin) quiet() bool { return !b.unsure.Load() && len(b.changes.C) == 0 }
+// quiet reports whether there is nothing to tell the reader of an answer, or another
+// call has just begun to tell it.
+func (b *bulletin) quiet(by Audience) bool {
+	return !b.unsure.Load() && (by == Program || !b.left.Load()) && len(b.changes.C) == 0
+}
 
-// read calls take if there may be something to tell. take returns more as true
-// if something is left for another call to tell.
-func (b *bulletin) read(ctx context.Context, take func() (more bool, err error)) error {
+// read calls take if there may be something to tell the reader of an answer. take
+// returns more as true if something is left for another call to tell, and left as true
+// if it is left for a model.
+func (b *bulletin) read(ctx context.Context, by Audience, take func() (more, left bool, err error)) error {
 	select {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
@@ -51,54 +55,77 @@ func (b *bulletin) read(ctx context.Context, take func() (more bool, err error))
 		b.unsure.Store(true)
 	default:
 	}
-	if !b.unsure.Load() {
+	if !b.unsure.Load() && (by == Program || !b.left.Load()) {
 		return nil
 	}
-	more, err := take()
+	more, left, err := take()
 	if err == nil {
 		b.unsure.Store(more)
+		b.left.Store(left)
 	}
 	return err
 }
+
+// An Audience reads an answer.
+type Audience int
+
+const (
+	Model   Audience = iota
+	Program          // what is told to one session of the actor only once is left for a model
+)
 
 // MaxNotices is the greatest number of notices of leases in one answer.
 const MaxNotices = 20
 
 // TakeNotices returns notices of leases that an agent of the session has not
 // been told, and marks them as told. more is the number of notices left for
-// later answers.
-func (se *Session) TakeNotices(ctx context.Context, agent string) (list []registry.Notice, more int, err error) {
-	if se.losses.quiet() {
+// later answers. A program is told what its own session has lost. What an earlier
+// session of the actor has lost, and what the actor is offered, is left for a model
+// with the same token, which may have another session.
+func (se *Session) TakeNotices(ctx context.Context, agent string, by Audience) (list []registry.Notice, more int, err error) {
+	if se.losses.quiet(by) {
 		return nil, 0, nil
 	}
-	return se.takeNotices(ctx, agent)
+	return se.takeNotices(ctx, agent, by)
 }
 
-func (se *Session) takeNotices(ctx context.Context, agent string) (list []registry.Notice, more int, err error) {
+func (se *Session) takeNotices(ctx context.Context, agent string, by Audience) (list []registry.Notice, more int, err error) {
 	h := se.Holder()
-	err = se.losses.read(ctx, func() (bool, error) {
+	err = se.losses.read(ctx, by, func() (bool, bool, error) {
 		ctx := se.local(ctx)
-		var mine, others int
+		var mine, others, left int
 		var told time.Time
+		tells := func(now time.Time) func(registry.Notice) bool {
+			party := se.agents.tells(agent, now)
+			left = 0
+			return func(n registry.Notice) bool {
+				if by == Program && n.Session == uuid.Nil {
+					left++
+					return false
+				}
+				return party(n.Party)
+			}
+		}
 		// If there is something to tell, the Update waits until it is durable.
 		err := se.state.eng.View(engine.Peek(ctx), func(tx engine.Tx) error {
-			mine, others = se.state.core.CountUntold(tx, h, se.agents.tells(agent, tx.Now()))
+			mine, others = se.state.core.CountUntold(tx, h, tells(tx.Now()))
+			others -= left
 			return nil
 		})
 		if err == nil && mine > 0 {
 			err = se.state.eng.Update(ctx, func(tx engine.Tx) error {
 				told = tx.Now()
-				list, more = se.state.core.TakeUntold(tx, h, MaxNotices, se.agents.tells(agent, told))
+				list, more = se.state.core.TakeUntold(tx, h, MaxNotices, tells(told))
 				return nil
 			})
 		}
 		if err != nil {
-			return true, err
+			return true, false, err
 		}
 		if len(list) > 0 {
 			se.noteTold(telling{list, told})
 		}
-		return more+others > 0, nil
+		return more+others > 0, left > 0, nil
 	})
 	if err != nil {
 		return nil, 0, err
@@ -133,7 +160,7 @@ var noticed = mail.Portion{Count: 5, Bytes: 4 << 10}
 // messages left, or 0 if it has not grown since the agent was last told. The
 // rest can be read with [Session.Inbox].
 func (se *Session) TakeMessages(ctx context.Context, agent string) (list []mail.Message, more int, err error) {
-	if se.mail.quiet() {
+	if se.mail.quiet(Model) {
 		return nil, 0, nil
 	}
 	return se.takeMessages(ctx, agent)
@@ -142,7 +169,7 @@ func (se *Session) TakeMessages(ctx context.Context, agent string) (list []mail.
 func (se *Session) takeMessages(ctx context.Context, agent string) (list []mail.Message, more int, err error) {
 	var ids []uuid.UUID
 	left, others := 0, 0
-	err = se.mail.read(ctx, func() (bool, error) {
+	err = se.mail.read(ctx, Model, func() (bool, bool, error) {
 		err := se.state.eng.View(engine.Peek(ctx), func(tx engine.Tx) error { // as above
 			left, others = mail.Untold(tx, se.actor.ID, se.agents.tells(agent, tx.Now()))
 			return nil
@@ -162,7 +189,7 @@ func (se *Session) takeMessages(ctx context.Context, agent string) (list []mail.
 		if len(ids) > 0 || more > 0 {
 			se.told.Store(true)
 		}
-		return left+others > 0, err
+		return left+others > 0, false, err
 	})
 	if err != nil || len(ids) == 0 {
 		return nil, more, err

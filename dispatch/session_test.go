@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -382,7 +383,7 @@ func TestALossIsToldInTheNextAnswerAndToThoseWhoListen(t *testing.T) {
 			t.Errorf("heard of %+v", l)
 		}
 		for i, want := range []int{1, 0} {
-			news, _, err := se.TakeNotices(t.Context(), "")
+			news, _, err := se.TakeNotices(t.Context(), "", dispatch.Model)
 			if err != nil || len(news) != want {
 				t.Errorf("answer %d tells %+v %v", i, news, err)
 			}
@@ -431,11 +432,11 @@ func TestNoLossIsToldOneAnswerLate(t *testing.T) {
 		cancel()
 		lose(1)
 		for range 64 { // some of them get as far as reading the notices
-			if news, _, err := se.TakeNotices(gone, ""); err == nil {
+			if news, _, err := se.TakeNotices(gone, "", dispatch.Model); err == nil {
 				t.Fatalf("an answer to nobody tells %+v", news)
 			}
 		}
-		if news, _, err := se.TakeNotices(t.Context(), ""); err != nil || len(news) != 1 {
+		if news, _, err := se.TakeNotices(t.Context(), "", dispatch.Model); err != nil || len(news) != 1 {
 			t.Errorf("after answers that were cut off: %+v %v", news, err)
 		}
 
@@ -445,7 +446,7 @@ func TestNoLossIsToldOneAnswerLate(t *testing.T) {
 			var answers sync.WaitGroup
 			for range 8 {
 				answers.Go(func() {
-					news, _, err := se.TakeNotices(t.Context(), "")
+					news, _, err := se.TakeNotices(t.Context(), "", dispatch.Model)
 					if err != nil {
 						t.Error(err)
 					}
@@ -460,7 +461,7 @@ func TestNoLossIsToldOneAnswerLate(t *testing.T) {
 
 		lose(dispatch.MaxNotices + 5)
 		for i, want := range []int{dispatch.MaxNotices, 5, 0} {
-			news, more, err := se.TakeNotices(t.Context(), "")
+			news, more, err := se.TakeNotices(t.Context(), "", dispatch.Model)
 			if err != nil || len(news) != want || i == 0 && more != 5 || i > 0 && more != 0 {
 				t.Errorf("answer %d tells %d and %d more: %v", i, len(news), more, err)
 			}
@@ -477,7 +478,7 @@ func TestALossIsToldAgainIfItsAnswerIsNotRead(t *testing.T) {
 		h.take(se, dispatch.RunScope, "x", time.Second)
 		time.Sleep(2 * time.Second)
 		for i, want := range []int{1, 1, 0} {
-			news, _, err := se.TakeNotices(t.Context(), "")
+			news, _, err := se.TakeNotices(t.Context(), "", dispatch.Model)
 			if err != nil || len(news) != want {
 				t.Errorf("answer %d tells %+v %v", i, news, err)
 			}
@@ -491,6 +492,45 @@ func TestALossIsToldAgainIfItsAnswerIsNotRead(t *testing.T) {
 	})
 }
 
+// A program is told what its own session lost, and leaves what an earlier session lost to a
+// model, whether that has the same session or another.
+func TestAProgramLeavesTheLossesOfEarlierSessionsToAModel(t *testing.T) {
+	for _, same := range []bool{false, true} {
+		inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+			_, token := h.add(dispatch.Root, "", "boss")
+			last := h.connect(dispatch.Credentials{Token: token}, 1)
+			program := h.connect(dispatch.Credentials{Token: token}, 2)
+			model := h.connect(dispatch.Credentials{Token: token}, 3)
+			if same {
+				model = program
+			}
+			tells := func(se *dispatch.Session, by dispatch.Audience, want ...string) {
+				t.Helper()
+				news, more, err := se.TakeNotices(t.Context(), "", by)
+				var keys []string
+				for _, n := range news {
+					keys = append(keys, n.Key)
+				}
+				if err != nil || more != 0 || !slices.Equal(keys, want) {
+					t.Errorf("told %q and %d more (%v), want %q", keys, more, err, want)
+				}
+			}
+			h.take(last, dispatch.RunScope, "x", time.Minute)
+			h.take(program, dispatch.RunScope, "y", time.Second)
+			time.Sleep(2 * time.Second)
+			h.hangUp(last)
+			synctest.Wait()
+			tells(program, dispatch.Program, "y")
+			tells(program, dispatch.Program)
+			tells(model, dispatch.Model, "x")
+			tells(model, dispatch.Model)
+			h.hangUp(program)
+			h.hangUp(model)
+			synctest.Wait()
+		})
+	}
+}
+
 // A session that asked in vain is told what the actor's earlier session lost as soon as
 // that one has ended, also if nothing else has happened since.
 func TestTheNextSessionIsToldOfLossesOfTheLast(t *testing.T) {
@@ -502,12 +542,12 @@ func TestTheNextSessionIsToldOfLossesOfTheLast(t *testing.T) {
 			h.take(last, dispatch.RunScope, "x", time.Second)
 			time.Sleep(2 * time.Second)
 			if wasTold { // in an answer that its client may not have read
-				if news, _, err := last.TakeNotices(t.Context(), ""); err != nil || len(news) != 1 {
+				if news, _, err := last.TakeNotices(t.Context(), "", dispatch.Model); err != nil || len(news) != 1 {
 					t.Fatalf("%+v %v", news, err)
 				}
 			}
 			for _, want := range []int{0, 1, 0} {
-				news, _, err := next.TakeNotices(t.Context(), "")
+				news, _, err := next.TakeNotices(t.Context(), "", dispatch.Model)
 				if err != nil || len(news) != want {
 					t.Errorf("told before %v: %+v %v, want %d", wasTold, news, err, want)
 				}

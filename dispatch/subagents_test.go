@@ -69,7 +69,7 @@ func TestARestartForgetsNoSubAgent(t *testing.T) {
 				time.Sleep(2 * time.Minute) // the others expire
 				want := map[string]string{"b": "[]", of.main: "[ended made up]", "a": "[a]"}
 				for _, agent := range []string{"b", of.main, "a"} {
-					list, _, err := se.TakeNotices(t.Context(), agent)
+					list, _, err := se.TakeNotices(t.Context(), agent, dispatch.Model)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -104,7 +104,7 @@ func TestAQuietSubAgentIsForgotten(t *testing.T) {
 		}
 		told := func(agent string) []string {
 			t.Helper()
-			list, _, err := se.TakeNotices(t.Context(), agent)
+			list, _, err := se.TakeNotices(t.Context(), agent, dispatch.Model)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -86,7 +86,7 @@ func (h *house) goOn(k keepsakes) {
 	if !worker.Resumed() || !lead.Resumed() {
 		t.Error("a session did not last")
 	}
-	notices, _, err := worker.TakeNotices(ctx, "")
+	notices, _, err := worker.TakeNotices(ctx, "", dispatch.Model)
 	if err != nil || !slices.ContainsFunc(notices, func(n registry.Notice) bool { return n.Key == "build" && n.Kind == registry.Loss }) {
 		t.Errorf("notices: %+v %v", notices, err)
 	}

@@ -509,7 +509,7 @@ func TestLossesAreToldInTheirOrder(t *testing.T) {
 		for more := 1; more > 0; {
 			if err := h.eng.Update(t.Context(), func(tx registry.Tx) error {
 				var news []registry.Notice
-				news, more = h.TakeUntold(tx, p.Holder, 4, func(string) bool { return true })
+				news, more = h.TakeUntold(tx, p.Holder, 4, anyParty)
 				for _, n := range news {
 					got = append(got, n.Key)
 				}
@@ -531,7 +531,7 @@ func TestAReleaseByAnotherSessionIsTold(t *testing.T) {
 		told := func(p party) (news []registry.Notice) {
 			t.Helper()
 			if err := h.eng.Update(t.Context(), func(tx registry.Tx) error {
-				news, _ = h.TakeUntold(tx, p.Holder, 10, func(string) bool { return true })
+				news, _ = h.TakeUntold(tx, p.Holder, 10, anyParty)
 				return nil
 			}); err != nil {
 				t.Fatal(err)

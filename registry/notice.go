@@ -239,9 +239,9 @@ func untoldOf(tx Tx, h Holder) iter.Seq[Notice] {
 }
 
 // CountUntold counts the notices that the holder's session has not been told of:
-// those of parties for which tells reports true, with the losses that were only
+// those for which tells reports true, with the losses that were only
 // counted, and the others.
-func (c *Core) CountUntold(tx Tx, h Holder, tells func(party string) bool) (mine, others int) {
+func (c *Core) CountUntold(tx Tx, h Holder, tells func(Notice) bool) (mine, others int) {
 	count := newsOf(tx, h.Actor)
 	if count == (news{}) {
 		return 0, 0
@@ -252,7 +252,7 @@ func (c *Core) CountUntold(tx Tx, h Holder, tells func(party string) bool) (mine
 				continue
 			}
 		}
-		if tells(n.Party) {
+		if tells(n) {
 			mine++
 		} else {
 			others++
@@ -284,12 +284,12 @@ func (c *Core) NewUntold(tx Tx, h Holder, known map[string]string) (list []Notic
 
 // TakeUntold returns at most limit notices that the holder's session has not been
 // told of, those that came about first, and how many more there are. It leaves out
-// the notices of parties for which tells reports false. It marks the notices in list
+// those for which tells reports false. It marks the notices in list
 // as told; a restart within [Retold] loses these marks, and then they are told again.
 // The remaining notices come with later answers, except losses that were only
 // counted: more reports them once. If there are no notices, which is the usual case,
 // it costs one look-up.
-func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(party string) bool) (list []Notice, more int) {
+func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(Notice) bool) (list []Notice, more int) {
 	count := newsOf(tx, h.Actor)
 	if count == (news{}) {
 		return nil, 0
@@ -299,7 +299,7 @@ func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(party string) b
 	for _, n := range slices.SortedStableFunc(untoldOf(tx, h), inOrder) {
 		full := len(list) >= limit
 		if n.Kind == Loss && full { // it never becomes void, and there may be many
-			if tells(n.Party) {
+			if tells(n) {
 				more++
 			}
 			continue
@@ -308,7 +308,7 @@ func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(party string) b
 		switch {
 		case !ok:
 			stale = append(stale, n)
-		case !tells(n.Party):
+		case !tells(n):
 		case full:
 			more++
 		default:

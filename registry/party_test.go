@@ -641,4 +641,4 @@ func TestACorruptLeaseAffectsOnlyItsKey(t *testing.T) {
 	})
 }
 
-func anyParty(string) bool { return true }
+func anyParty(registry.Notice) bool { return true }

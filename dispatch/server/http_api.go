@@ -209,7 +209,7 @@ func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatc
 	}
 	trace := traceparent.Join(r.Header.Get(traceparent.Header), strings.Join(r.Header.Values(traceparent.StateHeader), ","))
 	env := wire.Call(uuid.NewString(), asked.Tool.Name, json.RawMessage(arguments), trace)
-	env.Params.Meta.NoMail = r.Header.Get(apiMessages) == leaveMessages
+	env.Params.Meta.Program = r.Header.Get(apiMessages) == leaveMessages
 	if key != "" && !hs.tools[asked.Tool.Name].readOnly {
 		// Requests with one key are copies of a call, as those with one mark are in
 		// MCP. A different request with the key is none: it is refused.

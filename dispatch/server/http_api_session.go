@@ -17,8 +17,8 @@ import (
 // apiSession is the header that names the session of a request.
 const apiSession = "Leasehold-Session"
 
-// apiMessages is the header with which a program says that it reads no messages among
-// the notices of an answer: [leaveMessages].
+// apiMessages is the header with which a program says that no model reads the notices of
+// an answer: [leaveMessages].
 const apiMessages, leaveMessages = "Leasehold-Messages", "leave"
 
 // noAPISession answers a request whose session does not exist. Its header

@@ -235,6 +235,25 @@ func TestALossIsToldInAnAnswerOfAnyForm(t *testing.T) {
 	}
 }
 
+// A program that says that no model reads its answers is told what its session loses, and
+// not what an earlier session of its actor lost.
+func TestAProgramIsNotToldForAModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{})).open()
+		p.want(201, "POST", "/leases", `{"key":"earlier"}`)
+		time.Sleep(20 * time.Minute) // the session is idle, and ends
+		p.open()
+		p.want(201, "POST", "/leases", `{"key":"own","ttl_secs":1}`, "Leasehold-Messages", "leave")
+		time.Sleep(2 * time.Second)
+		if told := string(p.want(200, "GET", "/leases", "", "Leasehold-Messages", "leave").body); !strings.Contains(told, `"own"`) || strings.Contains(told, `"earlier"`) {
+			t.Errorf("the program is told %s", told)
+		}
+		if told := string(p.want(200, "GET", "/leases", "").body); strings.Contains(told, `"own"`) || !strings.Contains(told, `"earlier"`) {
+			t.Errorf("the model is told %s", told)
+		}
+	})
+}
+
 // A session that is deleted ends, also if another of its requests arrives in that
 // instant: that one must not resume it.
 func TestADeletedSessionIsNotResumed(t *testing.T) {

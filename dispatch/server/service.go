@@ -159,8 +159,8 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 	if env.Params.Meta.Unread {
 		ctx = tools.WithoutNotices(ctx)
 	}
-	if env.Params.Meta.NoMail {
-		ctx = tools.WithoutMessages(ctx)
+	if env.Params.Meta.Program {
+		ctx = tools.ForProgram(ctx)
 	}
 	serve := tool.call
 	if away != nil {

@@ -30,8 +30,9 @@
 //
 //	Authorization      Bearer, the token of an actor
 //	Leasehold-Session  the session of the call; what the call is granted ends with it
-//	Leasehold-Messages leave: the answer has no messages among its notices; they are left
-//	                   for the inbox, or for the model of the same actor
+//	Leasehold-Messages leave: a program reads the answer. Its notices are of its own session only:
+//	                   messages are left for the inbox, and with offers and what an earlier
+//	                   session has lost for the model of the same actor
 //	Idempotency-Key    of a POST, PUT or DELETE: repeated with the same key and session, it has
 //	                   one effect and the same answer
 //	If-Match           the version that an entry of a store must have

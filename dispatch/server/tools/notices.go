@@ -75,12 +75,13 @@ func WithoutNotices(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unreadKey{}, true)
 }
 
-type noMailKey struct{}
+type programKey struct{}
 
-// WithoutMessages returns a context for a call by a program that reads notices
-// of leases and no messages. These are left for an answer that a model reads.
-func WithoutMessages(ctx context.Context) context.Context {
-	return context.WithValue(ctx, noMailKey{}, true)
+// ForProgram returns a context for a call by a program, which is told only what its own
+// session has lost. Messages, offers, and what an earlier session of the actor has lost
+// are left for an answer that a model reads.
+func ForProgram(ctx context.Context) context.Context {
+	return context.WithValue(ctx, programKey{}, true)
 }
 
 // takeNotices returns the notices for an agent of the session, in the order in
@@ -93,7 +94,11 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news 
 	if drain := se.TakeDrain(ctx, agent); drain != nil {
 		news = append(news, Notice{Code: draining, Reason: drain.Reason, At: stampOf(drain.At)})
 	}
-	if lost, more, err := se.TakeNotices(ctx, agent); err == nil {
+	by := dispatch.Model
+	if ctx.Value(programKey{}) != nil {
+		by = dispatch.Program
+	}
+	if lost, more, err := se.TakeNotices(ctx, agent, by); err == nil {
 		for _, l := range lost {
 			n := NoticeOf(l)
 			if n.As == agent {
@@ -105,7 +110,7 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news 
 			news = append(news, Notice{Code: leaseLost, Reason: "there is more to tell of " + counted(more, "lease", "leases", "") + "; the next answers have it"})
 		}
 	}
-	if ctx.Value(noMailKey{}) == nil {
+	if by == dispatch.Model {
 		news = append(news, takeMessages(ctx, se, agent)...)
 	}
 	sortNotices(news)

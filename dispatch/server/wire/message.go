@@ -104,7 +104,7 @@ type Meta struct {
 	Named   string // NamedMark
 	Resent  bool   // ResentMark
 	Unread  bool   // UnreadMark
-	NoMail  bool   // of the HTTP API: messages are left for an answer that somebody reads
+	Program bool   // of the HTTP API: what a model must read is left for another answer
 	Trace   string // of the caller, see package traceparent
 	Thread  string // Codex: the agent that makes the call
 	ToolUse string // Claude Code: the id of the tool call
