@@ -41,9 +41,9 @@ type Launch struct {
 	Stdin     []byte
 }
 
-// maxArgument is the greatest length of an argument, or of a variable with its name,
+// MaxArgument is the greatest length of an argument, or of a variable with its name,
 // on Linux.
-const maxArgument = 128<<10 - 1
+const MaxArgument = 128<<10 - 1
 
 // Launch prepares the command line, the environment and the configuration of
 // one process. It writes files to t.Scratch, readable by their owner only. An
@@ -87,15 +87,15 @@ func (p Profile) Launch(t Task) (Launch, error) {
 	}
 	for _, arg := range argv {
 		switch {
-		case len(arg) > maxArgument:
-			return Launch{}, fmt.Errorf("an argument of %d bytes is longer than a process takes (%d): pass the prompt by stdin", len(arg), maxArgument)
+		case len(arg) > MaxArgument:
+			return Launch{}, fmt.Errorf("an argument of %d bytes is longer than a process takes (%d): pass the prompt by stdin", len(arg), MaxArgument)
 		case t.Token != "" && strings.Contains(arg, t.Token), t.Session != "" && strings.Contains(arg, t.Session):
 			return Launch{}, fmt.Errorf("an argument of %s has a secret in it: name the variable that has it instead", filepath.Base(argv[0]))
 		}
 	}
 	for _, pair := range l.Env {
-		if name, _, _ := strings.Cut(pair, "="); len(pair) > maxArgument {
-			return Launch{}, fmt.Errorf("variable %s has %d bytes, and a process takes %d with its name: put what is longer in a file", name, len(pair), maxArgument)
+		if name, _, _ := strings.Cut(pair, "="); len(pair) > MaxArgument {
+			return Launch{}, fmt.Errorf("variable %s has %d bytes, and a process takes %d with its name: put what is longer in a file", name, len(pair), MaxArgument)
 		}
 	}
 	l.Argv = argv

@@ -148,6 +148,10 @@ func (p Profile) mentions(placeholder string) bool {
 	return slices.ContainsFunc(p.Command, in) || slices.ContainsFunc(p.Args, in) || slices.ContainsFunc(slices.Collect(maps.Values(p.Env)), in)
 }
 
+// ByStdin reports whether a process of the profile gets its prompt on stdin, and not as
+// an argument or in a variable, which takes at most [MaxArgument] bytes.
+func (p Profile) ByStdin() bool { return p.Prompt == stdin }
+
 // A Fault is an error in one field of a profile.
 type Fault struct {
 	Field string // the key in the table
@@ -170,8 +174,8 @@ func (p Profile) Faults() (faults []Fault) {
 		say("command", "has a zero byte, which no process can be given")
 	}
 	for field, args := range map[string][]string{"command": p.Command, "args": p.Args} {
-		if slices.ContainsFunc(args, func(arg string) bool { return len(arg) > maxArgument }) {
-			say(field, "has more than %d bytes in one argument, which no process can be given", maxArgument)
+		if slices.ContainsFunc(args, func(arg string) bool { return len(arg) > MaxArgument }) {
+			say(field, "has more than %d bytes in one argument, which no process can be given", MaxArgument)
 		}
 	}
 	if p.Prompt != "" && p.mentions("{prompt}") {
@@ -188,8 +192,8 @@ func (p Profile) Faults() (faults []Fault) {
 			say("env", "%q cannot be the name of a variable", name)
 		case strings.Contains(p.Env[name], "\x00"):
 			say("env", "%s has a zero byte, which no process can be given", name)
-		case len(name)+len("=")+len(p.Env[name]) > maxArgument:
-			say("env", "%s is longer than a process takes (%d bytes with its name)", name, maxArgument)
+		case len(name)+len("=")+len(p.Env[name]) > MaxArgument:
+			say("env", "%s is longer than a process takes (%d bytes with its name)", name, MaxArgument)
 		}
 	}
 	if p.Result != "" && p.Result != output && !isPointer(p.Result) {

@@ -32,6 +32,7 @@ func (m *Manifest) complete(d *document) {
 	m.Sublead.Agent = cmp.Or(m.Sublead.Agent, m.Root.Agent)
 	m.Worker.Agent = cmp.Or(m.Worker.Agent, m.Root.Agent)
 	m.completeAgents(d)
+	m.checkPrompt(d)
 	m.checkBudgets(d)
 	m.checkLeases(d)
 	m.checkPlaces(d)
@@ -145,6 +146,18 @@ func (m *Manifest) readPrompt(d *document) {
 		m.Root.Prompt = string(text)
 	}
 	m.Root.PromptFile = file
+}
+
+// checkPrompt reports a prompt that is too long for the way in which the root's agent
+// gets it.
+func (m *Manifest) checkPrompt(d *document) {
+	key := "root.prompt"
+	if m.Root.PromptFile != "" {
+		key = "root.prompt_file"
+	}
+	if p, known := m.Agents[m.Root.Agent]; known && !p.ByStdin() && len(m.Root.Prompt) > agent.MaxArgument && !d.wrong(key) {
+		d.say(key, "has %d bytes, and agent %q gets it as an argument or variable, which may have %d: pass it by stdin, or name a file in it", len(m.Root.Prompt), m.Root.Agent, agent.MaxArgument)
+	}
 }
 
 // path resolves a path of the manifest.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leasehold/leasehold/dispatch/agent"
 	"github.com/leasehold/leasehold/dispatch/manifest"
 	"github.com/leasehold/leasehold/dispatch/work"
 )
@@ -135,6 +136,24 @@ func TestAnyTextIsRefusedWithAPlace(t *testing.T) {
 			check(header + "\n" + base)
 			check(base + header + "\n")
 			check(header + "\nx = 1\n")
+		}
+	}
+}
+
+// A prompt that is passed as an argument can be too long for one.
+func TestAPromptThatNoProcessCouldBeGivenIsAProblem(t *testing.T) {
+	long := strings.Repeat("x", agent.MaxArgument+1)
+	tooLong := `root.prompt has 131072 bytes, and agent "s" gets it as an argument or variable, which may have 131071: pass it by stdin, or name a file in it`
+	for _, c := range []struct{ profile, prompt, want string }{
+		{`prompt = "argument"`, long, "m:8:1: " + tooLong},
+		{`args = ["{prompt}"]`, long, "m:8:1: " + tooLong},
+		{`env = { P = "{prompt}" }`, long, "m:8:1: " + tooLong},
+		{`prompt = "argument"`, long[1:], "<nil>"},
+		{`prompt = "stdin"`, long, "<nil>"},
+	} {
+		_, err := manifest.Parse("m", []byte("[run]\nname = \"r\"\n[agents.s]\ncommand = [\"sh\"]\n"+c.profile+"\n[root]\nagent = \"s\"\nprompt = \""+c.prompt+"\"\n"), t.TempDir())
+		if got := fmt.Sprint(err); got != c.want {
+			t.Errorf("%s, and a prompt of %d bytes: %.200s\nwant %s", c.profile, len(c.prompt), got, c.want)
 		}
 	}
 }
