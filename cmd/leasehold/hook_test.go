@@ -247,6 +247,18 @@ func TestTheHookKeepsClientsApart(t *testing.T) {
 	if !strings.Contains(out, "none of all*, src/app.ts is changed") {
 		t.Errorf("a patch of such a file and another: %s", out)
 	}
+	// So they are if nobody can tell where a file is.
+	if err := os.Symlink("loop", filepath.Join(shop, "loop")); err != nil {
+		t.Fatal(err)
+	}
+	patch := `{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"*** Begin Patch\n*** Add File: loop/a\n*** Delete File: %s\n*** End Patch"}}`
+	if out = one.run("codex", fmt.Sprintf(patch, shop, "src/app.ts")); !strings.Contains(out, "src/app.ts is not changed") {
+		t.Errorf("a patch of a file that cannot be and another: %s", out)
+	}
+	if out = one.run("codex", fmt.Sprintf(patch, shop, "seen")); !strings.Contains(out, "did not check whether somebody else is changing loop/a,") {
+		t.Errorf("a patch of a file that cannot be: %s", out)
+	}
+	two.mayNotWrite("seen", "")
 	// What keeps the hook from checking is told to the model, and stops nobody.
 	if err := os.WriteFile(filepath.Join(other, ".leasehold.toml"), []byte("run = 3"), 0o600); err != nil {
 		t.Fatal(err)

@@ -305,14 +305,17 @@ func (g *guard) write(ctx context.Context) (verdict, error) {
 	if err != nil {
 		return withoutDaemon(project.Guard{}, g.event.files, err), nil
 	}
-	list, err := targets(home, settings, g.event.dir, g.event.files)
-	if err != nil {
-		return withoutDaemon(settings.Guard, g.event.files, err), nil
+	list, unknown, why := targets(home, settings, g.event.dir, g.event.files)
+	var v verdict
+	if why != nil {
+		v = withoutDaemon(settings.Guard, unknown, why)
 	}
-	if len(list) == 0 {
-		return verdict{}, nil
+	if v.refuse != "" || len(list) == 0 {
+		return v, nil
 	}
-	return g.take(ctx, settings, list)
+	taken, err := g.take(ctx, settings, list)
+	taken.note = strings.TrimSpace(v.note + "\n" + taken.note)
+	return taken, err
 }
 
 // take takes the leases of the files.

@@ -32,24 +32,36 @@ type target struct {
 //
 // A file of another project, such as a submodule, has a lease in the run of the client's
 // project, too: the other agents of that run lease it there, with the tools.
-func targets(home project.Project, settings project.Settings, dir string, files []string) (list []target, err error) {
+//
+// unknown are the files of which that cannot be told, and why says so for one of them.
+// The list is of the other files.
+func targets(home project.Project, settings project.Settings, dir string, files []string) (list []target, unknown []string, why error) {
 	for _, name := range files {
-		path, err := absolute(dir, name)
-		if err != nil {
-			return nil, err
+		var err error
+		if list, err = addTargets(list, home, settings, dir, name); err != nil {
+			unknown, why = append(unknown, name), err
 		}
-		of, err := projectOf(home, path)
-		if err != nil {
-			return nil, err
-		}
-		both := []project.Project{of}
-		if of.Root != home.Root {
-			both = []project.Project{home, of} // for its own lease the client can wait
-		}
-		for _, p := range both {
-			if list, err = addTarget(list, home, settings, p, path, name); err != nil {
-				return nil, err
-			}
+	}
+	return list, unknown, why
+}
+
+// addTargets adds the keys of a file in its projects.
+func addTargets(list []target, home project.Project, settings project.Settings, dir, name string) ([]target, error) {
+	path, err := absolute(dir, name)
+	if err != nil {
+		return list, err
+	}
+	of, err := projectOf(home, path)
+	if err != nil {
+		return list, err
+	}
+	both := []project.Project{of}
+	if of.Root != home.Root {
+		both = []project.Project{home, of} // for its own lease the client can wait
+	}
+	for _, p := range both {
+		if list, err = addTarget(list, home, settings, p, path, name); err != nil {
+			return list, err
 		}
 	}
 	return list, nil
@@ -59,19 +71,19 @@ func targets(home project.Project, settings project.Settings, dir string, files 
 func addTarget(list []target, home project.Project, settings project.Settings, of project.Project, path, name string) ([]target, error) {
 	key, err := keyOf(of.Top, path)
 	if err != nil {
-		return nil, err
+		return list, err
 	}
 	t := target{Home: of.Root == home.Root}
 	if !t.Home {
 		if settings, err = of.Settings(); err != nil {
-			return nil, err
+			return list, err
 		}
 	}
 	if !settings.Guard.Guards(strings.TrimPrefix(key, filekey.Prefix)) {
 		return list, nil
 	}
 	if t.Run, err = of.Run(); err != nil {
-		return nil, err
+		return list, err
 	}
 	if t.Home {
 		t.Run = cmp.Or(place.NamedRun(""), t.Run)
