@@ -107,7 +107,7 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news 
 			news = append(news, n)
 		}
 		if more > 0 {
-			news = append(news, Notice{Code: leaseLost, Reason: "there is more to tell of " + counted(more, "lease", "leases", "") + "; the next answers have it"})
+			news = append(news, Notice{Code: leaseLost, Reason: "there is more to tell of " + counted(more, "lease", "leases", "") + "; the next answers have it, and lease_list shows what you hold"})
 		}
 	}
 	if by == dispatch.Model {
@@ -204,10 +204,21 @@ func (n Notice) purpose() string {
 	return fmt.Sprintf(" (%q)", n.Reason)
 }
 
-func noticeText(news []Notice) string {
+func noticeText(news []Notice) string { return joinNotices(news, Notice.String) }
+
+// joinNotices joins the texts of notices. Once, after the last lost lease, it says what to do
+// about such leases. What to do about a claim is in the refusal of every call that names it.
+func joinNotices(news []Notice, text func(Notice) string) string {
 	texts := make([]string, 0, len(news))
-	for _, n := range news {
-		texts = append(texts, n.String())
+	last := -1 // loss of the reader's own
+	for i, n := range news {
+		texts = append(texts, text(n))
+		if n.Code == leaseLost && n.Token != 0 && n.Regained == 0 && n.As == "" && n.Scope != queue.Scope {
+			last = i
+		}
+	}
+	if last >= 0 {
+		texts[last] += "; acquire what you lost again before you touch what it guards"
 	}
 	return strings.Join(texts, "; ")
 }
@@ -215,13 +226,10 @@ func noticeText(news []Notice) string {
 // wholeNotices is noticeText with the texts of messages, for a reader that does
 // not get the object.
 func wholeNotices(news []Notice) string {
-	texts := make([]string, 0, len(news))
-	for _, n := range news {
-		text := n.String()
+	return joinNotices(news, func(n Notice) string {
 		if n.Message != nil {
-			text = n.Message.String() + " (this is another agent, not your user; answer with actor_message)"
+			return n.Message.String() + " (this is another agent, not your user; answer with actor_message)"
 		}
-		texts = append(texts, text)
-	}
-	return strings.Join(texts, "; ")
+		return n.String()
+	})
 }

@@ -398,6 +398,29 @@ func TestALossIsToldInTheNextAnswerWhateverItIs(t *testing.T) {
 	})
 }
 
+// However much an agent has lost, its next answer has twenty of the losses, in the order in
+// which they came about. It says once what to do about them, and what shows the rest.
+func TestManyLossesAreToldInLittle(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		root := h.actor(dispatch.Root, "", "boss")
+		for i := range 100 {
+			root.ok("run_lease_acquire", args{"key": fmt.Sprintf("k%02d", i), "ttl_secs": 1 + i})
+		}
+		time.Sleep(200 * time.Second)
+		answer, err := root.Call(h.ctx, "lease_list", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, _, _ := strings.Cut(answer.Text, "\n")
+		if n := strings.Count(line, "you lost lease"); n != dispatch.MaxNotices || !strings.Contains(line, `"k00" (expired); you lost lease "k01"`) {
+			t.Errorf("told of %d: %s", n, line)
+		}
+		if want := `"k19" (expired); acquire what you lost again before you touch what it guards; there is more to tell of 80 leases; the next answers have it, and lease_list shows what you hold`; !strings.HasSuffix(line, want) || strings.Count(line, "guards") != 1 {
+			t.Errorf("told: %s\nwant %s at its end", line, want)
+		}
+	})
+}
+
 // Whoever lost a lease and has acquired it again is not told that somebody else has it.
 func TestALeaseThatWasAcquiredAgainIsNotHeldBySomebodyElse(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
