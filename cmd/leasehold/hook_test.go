@@ -247,7 +247,16 @@ func TestTheHookKeepsClientsApart(t *testing.T) {
 	if !strings.Contains(out, "none of all*, src/app.ts is changed") {
 		t.Errorf("a patch of such a file and another: %s", out)
 	}
-	// So they are if nobody can tell where a file is.
+	// Not every file of a large patch is named.
+	many := `*** Add File: a\n`
+	for i := range 100 {
+		many += fmt.Sprintf(`*** Add File: many/%d\n`, i)
+	}
+	out = one.run("codex", fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"*** Begin Patch\n%s*** Delete File: src/app.ts\n*** End Patch"}}`, shop, many))
+	if !strings.Contains(out, "none of a, many/0, many/1, many/2, many/3, many/4, many/5, many/6, many/7, many/8, 92 more is changed") {
+		t.Errorf("a patch of many files: %s", out)
+	}
+	// The other files of a patch are guarded if nobody can tell where one is.
 	if err := os.Symlink("loop", filepath.Join(shop, "loop")); err != nil {
 		t.Fatal(err)
 	}

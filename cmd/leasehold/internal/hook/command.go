@@ -391,9 +391,19 @@ func refusalText(list []target, refusal *mcp.Refusal) string {
 	}
 	what := name + " is not changed"
 	if names := allNames(list); len(names) > 1 {
-		what = "none of " + strings.Join(names, ", ") + " is changed"
+		what = "none of " + listed(names) + " is changed"
 	}
 	return fmt.Sprintf("%s; %s: %s", refusal.Message, what, ask)
+}
+
+// maxListed is how many files a text for a model names. A patch may have hundreds.
+const maxListed = 10
+
+func listed(names []string) string {
+	if more := len(names) - maxListed; more > 1 {
+		names = append(slices.Clone(names[:maxListed]), fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 func allNames(list []target) (names []string) {
@@ -409,7 +419,7 @@ func allNames(list []target) (names []string) {
 
 // withoutDaemon is the verdict while no daemon answers.
 func withoutDaemon(settings project.Guard, files []string, why error) verdict {
-	names := strings.Join(files, ", ")
+	names := listed(files)
 	if settings.WithoutDaemon == project.Refuse {
 		return verdict{refuse: fmt.Sprintf("leasehold cannot tell who may change %s: %v; %s is set to refuse then. Ask your user to run leasehold doctor, which says what to do", names, why, project.File)}
 	}
