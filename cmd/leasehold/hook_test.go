@@ -248,11 +248,12 @@ func TestTheHookKeepsClientsApart(t *testing.T) {
 		t.Errorf("a patch of such a file and another: %s", out)
 	}
 	// Not every file of a large patch is named.
-	many := `*** Add File: a\n`
+	var many strings.Builder
+	many.WriteString(`*** Add File: a\n`)
 	for i := range 100 {
-		many += fmt.Sprintf(`*** Add File: many/%d\n`, i)
+		fmt.Fprintf(&many, `*** Add File: many/%d\n`, i)
 	}
-	out = one.run("codex", fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"*** Begin Patch\n%s*** Delete File: src/app.ts\n*** End Patch"}}`, shop, many))
+	out = one.run("codex", fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"*** Begin Patch\n%s*** Delete File: src/app.ts\n*** End Patch"}}`, shop, many.String()))
 	if !strings.Contains(out, "none of a, many/0, many/1, many/2, many/3, many/4, many/5, many/6, many/7, many/8, 92 more is changed") {
 		t.Errorf("a patch of many files: %s", out)
 	}

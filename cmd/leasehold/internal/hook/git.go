@@ -98,7 +98,7 @@ func runGit(cmd *cobra.Command) error {
 		return nil
 	}
 	return exit.Hint(errors.New("this commit changes what others have leased, so git has not made it"),
-		"take the files out (git restore --staged %s) or wait until they are released; LEASEHOLD_GUARD=report git commit, or --no-verify, commits them all the same", inShell(names[first]))
+		"take the files out (git restore --staged %s, then git commit without -a) or wait until they are released; LEASEHOLD_GUARD=report git commit, or --no-verify, commits them all the same", inShell(names[first]))
 }
 
 // maxKeys limits how many keys one call names. A commit may have any number of files.
