@@ -59,7 +59,7 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	waiting, stop := signal.NotifyContext(hungUp, syscall.SIGQUIT)
 	defer stop()
 
-	link := &execLink{dialer: dialer, hello: hello}
+	link := &execLink{dialer: dialer, first: hello, hello: hello}
 	defer link.close()
 	h := &hold{cfg: cfg, link: link}
 	if out := cmd.ErrOrStderr(); terminal.Is(out) {

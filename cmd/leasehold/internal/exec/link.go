@@ -19,6 +19,7 @@ import (
 // An execLink is exec's session with the daemon, over a series of connections.
 type execLink struct {
 	dialer *connection.Dialer
+	first  server.Hello // opens a session
 	hello  server.Hello // for the next connection
 
 	client *client.Client // nil while not connected

@@ -66,8 +66,12 @@ func (h *hold) obtain(ctx context.Context) error {
 			}
 			args["ticket"] = ticket // keeps the place in line
 			failures = 0
-		case h.link.hello.Handle == "" || connection.Final(err):
-			return err // never connected, or the session has ended
+		case h.link.hello.Handle == "":
+			return err // never connected
+		case connection.Final(err):
+			// The session has ended, as when this process was stopped (Ctrl-Z) for too
+			// long. Nothing is held in it, so another one waits in its place.
+			h.link.hello = h.link.first
 		case failures > 0 && time.Now().After(patience):
 			return err
 		default:
