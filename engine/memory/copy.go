@@ -18,7 +18,7 @@ var (
 	// ErrNotEmpty refuses a Copy into a store that has rows.
 	ErrNotEmpty = errors.New("there is a state already")
 
-	// ErrIncomplete refuses to open a state into which a Copy did not finish.
+	// ErrIncomplete refuses a state into which a Copy did not finish.
 	ErrIncomplete = errors.New("this state is an incomplete copy of another: remove it, and copy again")
 )
 
@@ -42,9 +42,12 @@ const (
 
 // Copy copies a state to an empty store, and returns the sum of what it read.
 // No engine may have either store open. The copy cannot be opened before
-// Complete. The running clock continues from where it was last recorded. Copy
+// Complete, and if Copy fails, it refuses to go on with what is left. The running clock continues from where it was last recorded. Copy
 // calls progress from time to time with the number of records.
 func Copy(ctx context.Context, from Reader, to Store, progress func(records int64)) (Sum, error) {
+	if err := complete(to); err != nil {
+		return Sum{}, err
+	}
 	switch err := walkAll(ctx, to, func(Space, []byte, []byte) error { return errStop }); {
 	case errors.Is(err, errStop):
 		return Sum{}, ErrNotEmpty

@@ -60,6 +60,9 @@ func TestACopyIsOpenedOnceItIsComplete(t *testing.T) {
 	if again, err := memory.SumOf(ctx, target, func(int64) {}); err != nil || again != sum || sum.Hot != 2 || sum.Cold != 1 {
 		t.Errorf("the copy has %+v, the original %+v: %v", again, sum, err)
 	}
+	if _, err := memory.Copy(ctx, source, target, func(int64) {}); !errors.Is(err, memory.ErrIncomplete) {
+		t.Errorf("an incomplete copy is copied to: %v", err)
+	}
 	if err := memory.Complete(target); err != nil {
 		t.Fatal(err)
 	}

@@ -114,14 +114,14 @@ func (m *migration) run(ctx context.Context, toDatabase bool) error {
 		return memory.Union{s}, nil
 	}
 	c := copying{
-		where: m.state,
+		where: m.state, remove: "remove " + dir,
 		from:  func() (memory.Union, error) { return postgres.OpenAll(ctx, o) },
 		to:    func() (memory.Store, error) { return pebble.OpenStore(pebble.Options{Dir: dir, Logf: note}) },
 		begin: func(memory.Reader) error { return nil }, finish: func(memory.Reader) error { return nil },
 	}
 	if toDatabase {
 		c = copying{
-			where: "the database", from: local,
+			where: "the database", remove: "drop its tables that begin with leasehold_, or use another database", from: local,
 			to:    func() (memory.Store, error) { return postgres.OpenStore(ctx, o) },
 			begin: m.mayBeSpread, finish: func(from memory.Reader) error { return m.settle(ctx, o, from) },
 		}
@@ -138,6 +138,7 @@ func (m *migration) run(ctx context.Context, toDatabase bool) error {
 // A copying says what migrate copies where.
 type copying struct {
 	where  string // of the copy, for people
+	remove string // how people remove an incomplete copy
 	from   func() (memory.Union, error)
 	to     func() (memory.Store, error)
 	begin  func(from memory.Reader) error // before anything is changed
@@ -193,6 +194,11 @@ func (m *migration) copy(ctx context.Context, c copying) (sum memory.Sum, err er
 	if err != nil {
 		return sum, err
 	}
+	defer func() {
+		if err != nil && !errors.Is(err, memory.ErrNotEmpty) && !errors.Is(err, memory.ErrIncomplete) {
+			fmt.Fprintf(m.err, "leasehold: the copy is incomplete, and is not served: before leasehold migrate runs again, %s\n", c.remove)
+		}
+	}()
 	told := time.Now()
 	sum, err = memory.Copy(ctx, source, target, func(records int64) {
 		if now := time.Now(); now.Sub(told) >= time.Second {
@@ -201,7 +207,10 @@ func (m *migration) copy(ctx context.Context, c copying) (sum memory.Sum, err er
 		}
 	})
 	if err = errors.Join(err, target.Close()); err != nil {
-		if errors.Is(err, memory.ErrNotEmpty) {
+		switch {
+		case errors.Is(err, memory.ErrIncomplete):
+			err = exit.Hint(fmt.Errorf("%s: %w", c.where, err), "an earlier leasehold migrate left it; %s, and run this again", c.remove)
+		case errors.Is(err, memory.ErrNotEmpty):
 			err = exit.Hint(fmt.Errorf("%s: %w", c.where, err), "nothing was changed: copy into a database or directory without one")
 		}
 		return sum, err
