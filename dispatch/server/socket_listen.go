@@ -209,8 +209,11 @@ func (l *SocketListener) listener() net.Listener {
 func (l *SocketListener) Restore() (restored bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := os.Lstat(l.path); l.closed || !errors.Is(err, fs.ErrNotExist) {
+	switch _, err := os.Lstat(l.path); {
+	case l.closed || err == nil:
 		return false, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
 	}
 	old, lock := l.ln, l.lock
 	if l.ownsPathLocked() {

@@ -184,6 +184,10 @@ func (d *Dialer) find(ctx context.Context) (net.Conn, error) {
 			return nc, err
 		}
 	}
+	if known {
+		return nil, exit.Hint(fmt.Errorf("%w listens at %s: the one of this state, process %d, runs, but its socket is gone", ErrNoDaemon, recorded.Socket, recorded.PID),
+			"it listens again as soon as it can make %s, as after the next log-in; leasehold stop ends it", recorded.Socket)
+	}
 	return nil, exit.Hint(fmt.Errorf("%w listens at %s", ErrNoDaemon, d.target.Socket),
 		"start one with leasehold serve, or name its socket with --socket or LEASEHOLD_SOCKET")
 }

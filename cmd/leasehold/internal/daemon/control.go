@@ -158,8 +158,9 @@ func finish(cmd *cobra.Command) (stop func() bool) {
 	return stop
 }
 
-// look finds the daemon. If none runs, the error is connection.ErrNoDaemon, and
-// the status has the record that the last one left, if it was killed.
+// look finds the daemon, also if its socket was removed. If none runs, the error is
+// connection.ErrNoDaemon, and the status has the record that the last one left, if it was
+// killed.
 func look(cmd *cobra.Command) (status, error) {
 	place.NoteLocal(cmd)
 	d, err := connection.For(cmd)
@@ -169,6 +170,9 @@ func look(cmd *cobra.Command) (status, error) {
 	nc, err := d.Reach(cmd.Context(), false)
 	if err != nil {
 		if r, ok := place.ReadRecord(d.State()); ok {
+			if errors.Is(err, connection.ErrNoDaemon) && r.Alive() {
+				return status{Running: true, Replaced: r.Replaced(), Record: &r}, nil
+			}
 			return status{Record: &r}, err
 		}
 		return status{}, err

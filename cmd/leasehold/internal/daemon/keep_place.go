@@ -23,7 +23,7 @@ const placePoll = 2 * time.Second
 func keepPlace(ctx context.Context, checkState func() error, socket *server.SocketListener, record place.Record, log zerolog.Logger) error {
 	tick := time.NewTicker(placePoll)
 	defer tick.Stop()
-	for {
+	for gone := false; ; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -32,8 +32,12 @@ func keepPlace(ctx context.Context, checkState func() error, socket *server.Sock
 		if err := checkState(); err != nil {
 			return fmt.Errorf("%s: %w", record.State, err)
 		}
-		// Until the next log-in, it may be impossible to make the directory.
-		if restored, _ := socket.Restore(); restored {
+		switch restored, err := socket.Restore(); {
+		case err != nil && !gone: // until the next log-in, it may be impossible to make the directory
+			gone = true
+			log.Warn().Err(err).Str("socket", record.Socket).Msg("the socket has been removed and cannot be made again yet; no new client can connect")
+		case restored:
+			gone = false
 			log.Warn().Str("socket", record.Socket).AnErr("record", record.Write()).Msg("the socket had been removed; listens again")
 		}
 	}
