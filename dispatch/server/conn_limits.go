@@ -131,7 +131,7 @@ func (t Transport) withDefaults() Transport {
 	t.DrainTimeout = cmp.Or(t.DrainTimeout, 2*time.Second)
 	t.DoorGrace = cmp.Or(t.DoorGrace, 10*time.Second)
 	files := openFiles() - fileReserve
-	t.MaxConns = cmp.Or(t.MaxConns, max(16, min(4096, files*3/4)))
+	t.MaxConns = cmp.Or(t.MaxConns, max(16, min(maxConns, files*3/4)))
 	t.ProcessConns = cmp.Or(t.ProcessConns, max(8, t.MaxConns/4))
 	t.ActorConns = cmp.Or(t.ActorConns, min(256, t.ProcessConns))
 	t.HTTPGrace = cmp.Or(t.HTTPGrace, 4*time.Second)
@@ -144,6 +144,9 @@ func (t Transport) withDefaults() Transport {
 	t.HTTPKeepAlive = cmp.Or(t.HTTPKeepAlive, 15*time.Second)
 	return t
 }
+
+// maxConns is MaxConns where the limit of open files allows it.
+const maxConns = 4096
 
 // openFiles returns how many files this process may have open. The Go runtime
 // has already raised the limit as far as allowed.

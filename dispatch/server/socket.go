@@ -67,7 +67,7 @@ func (s *Server) acceptAll(ctx context.Context, ln net.Listener, serve func(cont
 				serve(ctx, nc)
 			})
 		default:
-			refuse(nc, &HelloError{"LIMIT", fmt.Sprintf("limit reached: connections, at most %d", s.opts.MaxConns)})
+			refuse(nc, &HelloError{"LIMIT", fmt.Sprintf("limit reached: connections to the daemon, at most %d; end some clients, or, if that is less than %d, start it with a higher limit of open files (ulimit -n, or LimitNOFILE in a unit of systemd)", s.opts.MaxConns, maxConns)})
 		}
 	}
 }
