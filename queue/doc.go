@@ -74,7 +74,7 @@
 //	~timed/<name>␀<due><id>               wall clock: run_at
 //	~completed/<name>␀<until><id>         wall clock: when it may be forgotten; also ~failed/, ~dead/ and ~cancelled/
 //	~corrupt/<name>␀<until><id>           tasks that were set aside
-//	~key/<name>␀<idempotency key>         id, and the payload's hash
+//	~key/<name>␀<idempotency key>         id, and the canonical payload's hash
 //
 // Rows whose keys start with ~ are cold: they are on disk only, so a backlog of
 // any length takes no memory. Names are checked so that none contains a

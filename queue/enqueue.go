@@ -228,7 +228,7 @@ type draft struct {
 	line line
 	size int               // of the payload
 	row  record.Writer     // the payload's row
-	hash [sha256.Size]byte // of the payload, if there is an idempotency key
+	hash [sha256.Size]byte // of the canonical payload, if there is an idempotency key
 }
 
 // draft checks and completes a task. It makes the payload compact, so that
@@ -257,7 +257,7 @@ func (n NewTask) draft() (*draft, error) {
 	row.Bytes(payload)
 	d := &draft{NewTask: n, id: id, line: lineOf(n.Run, n.Queue), size: len(payload), row: *row}
 	if n.Key != "" {
-		d.hash = sha256.Sum256(payload)
+		d.hash = sha256.Sum256(canonicalJSON(payload))
 	}
 	return d, nil
 }

@@ -131,6 +131,7 @@ type StaleError struct {
 	// Differs says that the token is that of the execution that finished the
 	// task, and that it submitted another status or result.
 	Differs bool
+	result  string // if Differs: what was submitted
 }
 
 func (e *StaleError) Error() string {

@@ -336,6 +336,50 @@ func TestIdempotencyKeysAreOfOneQueueAndOnePayload(t *testing.T) {
 	})
 }
 
+// Whoever sends something again may encode it again, and few encoders keep the order
+// of the names in an object.
+func TestEqualJSONIsTheSameResultAndTheSamePayload(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		pad := `"` + strings.Repeat("x", 8<<10) + `"` // too large for the task's own row
+		for _, one := range []struct{ first, again, other string }{
+			{`{"a":1,"b":{"c":"<é>","d":null}}`, ` {"b": {"d": null, "c": "\u003c\u00e9\u003e"}, "a": 1} `, `{"a":1.5,"b":{"c":"<é>","d":null}}`},
+			{`{"a":` + pad + `,"b":9007199254740993}`, `{"b":9007199254740993,"a":` + pad + `}`, `{"a":` + pad + `,"b":9007199254740992}`},
+		} {
+			n := queue.NewTask{Run: h.run, Queue: "q", Key: one.first[:20], Payload: json.RawMessage(one.first)}
+			task := h.enqueue(n)
+			n.Payload = json.RawMessage(one.again)
+			if again := h.enqueue(n); again.ID != task.ID {
+				t.Error("the same payload was enqueued twice")
+			}
+			n.Payload = json.RawMessage(one.other)
+			if _, err := h.Enqueue(t.Context(), n); !errors.Is(err, queue.ErrKeyReused) {
+				t.Errorf("another payload: %v", err)
+			}
+
+			w := h.worker("W1")
+			c := w.claim(queue.Claim{})
+			submit := func(state queue.State, result string) error {
+				_, err := h.Submit(t.Context(), w.Holder, h.run, c.ID, c.Token, state, json.RawMessage(result))
+				many, manyErr := h.Queue.SubmitMany(t.Context(), w.Holder, h.run, []queue.Submission{{ID: c.ID, Token: c.Token, State: state, Result: json.RawMessage(result)}})
+				if manyErr != nil || (many[0].Err == nil) != (err == nil) || err == nil && many[0].Task.State != queue.Completed {
+					t.Errorf("alone %v, among several %v %v", err, many, manyErr)
+				}
+				return err
+			}
+			for _, result := range []string{one.first, one.again} {
+				if err := submit(queue.Completed, result); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, refused := range []error{submit(queue.Completed, one.other), submit(queue.Completed, ""), submit(queue.Failed, one.again)} {
+				if stale := mustBe[*queue.StaleError](t, refused); !stale.Differs {
+					t.Error(stale)
+				}
+			}
+		}
+	})
+}
+
 func TestRetentionForgetsFinishedTasksOnly(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		done, live, late := h.enqueue(queue.NewTask{Priority: 9}), h.enqueue(queue.NewTask{}), h.enqueue(queue.NewTask{Delay: 50 * time.Hour})
