@@ -371,11 +371,11 @@ func TestAPageOfActorsReadsWhatItShows(t *testing.T) {
 			pages("its lead", 2*many, by(lead))
 			pages("a worker", 2*many, by(w))
 			pages("the operator", 2*many, func(after string) (list []dispatch.ActorInfo, next string, err error) {
-				runs, next, err := h.RunsAfter(t.Context(), "", after, 4)
-				for _, r := range runs {
+				page, err := h.RunsAfter(t.Context(), dispatch.RunQuery{After: after, Limit: 4})
+				for _, r := range page.Runs {
 					list = append(list, r.Actors...)
 				}
-				return list, next, err
+				return list, page.Next, err
 			})
 			for _, gone := range []string{"S2", "S1→W", "S1→W000→x", "T1"} {
 				if _, _, err := lead.Actors(t.Context(), gone, 4); !names("after")(err) {

@@ -117,7 +117,7 @@ func (s *State) runNow(ctx context.Context, name string) (info RunInfo, err erro
 		run, _ := getRun(tx, name)
 		d, _ := work.RunOf(tx, name)
 		root, _ := getActor(tx, run.Root)
-		info = RunInfo{run, &d, s.tree(ctx, tx, root)}
+		info = RunInfo{Run: run, Dispatched: &d, Actors: s.tree(ctx, tx, root)}
 		return context.Cause(ctx)
 	})
 }

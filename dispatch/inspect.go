@@ -48,6 +48,7 @@ type RunInfo struct {
 	Run
 	Dispatched *work.Dispatched // nil: its actors are not launched
 	Actors     []ActorInfo
+	Ended      int // actors that a query for the living leaves out; in the first part of the run only
 }
 
 // Actors lists the actors that the session's actor works with: for a lead its
@@ -88,32 +89,58 @@ var errAfterGone = &registry.ArgumentError{Argument: "after", Problem: "must be 
 
 // Runs returns the run with that name, or all runs by name if name is "".
 func (s *State) Runs(ctx context.Context, name string) ([]RunInfo, error) {
-	list, _, err := s.RunsAfter(ctx, name, "", math.MaxInt)
-	return list, err
+	p, err := s.RunsAfter(ctx, RunQuery{Name: name, Limit: math.MaxInt})
+	return p.Runs, err
 }
 
-// RunsAfter returns a page of [State.Runs] with at most limit actors. A page
-// may end within a run. If there are more, next is the value of after for the
-// next page.
-func (s *State) RunsAfter(ctx context.Context, name, after string, limit int) (list []RunInfo, next string, err error) {
-	return list, next, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
+// A RunQuery selects runs.
+type RunQuery struct {
+	Name   string // "": all, by name
+	After  string // Next of the page before, or ""
+	Limit  int    // of actors, or for [State.RunsAlone] of runs
+	Living bool   // leaves out what has ended
+}
+
+// A RunPage is a part of the runs that a query selects.
+type RunPage struct {
+	Runs  []RunInfo
+	Next  string // After of the next page, or "" if there are no more
+	Ended int    // runs that Living left out of all pages; in the first page only
+}
+
+// RunsAfter returns a page of runs and their actors. A page may end within a run.
+// With Living, a run that has not ended is listed with its root and its living
+// actors, and a run that is named and has ended with all.
+func (s *State) RunsAfter(ctx context.Context, q RunQuery) (p RunPage, err error) {
+	return p, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
 		seen, from, actor := false, "", ""
-		if after != "" {
-			if from, actor, _ = strings.Cut(after, "/"); actor == "" {
+		if q.After != "" {
+			if from, actor, _ = strings.Cut(q.After, "/"); actor == "" {
 				return &registry.ArgumentError{Argument: "after", Problem: "must be next of the reply before"}
 			}
 		}
-		for row := range tx.ScanFrom(runPrefix, runKey(cmp.Or(name, from))) {
+		left := q.Limit
+		for row := range tx.ScanFrom(runPrefix, runKey(cmp.Or(q.Name, from))) {
 			run, ok := rows.Decode[Run](tx, row)
-			if !ok {
-				continue
-			}
-			if name != "" && run.Name != name {
+			if ok && q.Name != "" && run.Name != q.Name {
 				break
 			}
+			switch {
+			case !ok:
+				continue
+			case q.leavesOut(run):
+				if q.After == "" {
+					p.Ended++
+				}
+				continue
+			case p.Next != "":
+				continue // only those that have ended are counted now
+			}
 			seen = true
-			if limit == 0 {
-				next = endOf(list)
+			if left == 0 {
+				if p.Next = endOf(p.Runs); q.counts() {
+					continue
+				}
 				return nil
 			}
 			info := RunInfo{Run: run}
@@ -129,61 +156,86 @@ func (s *State) RunsAfter(ctx context.Context, name, after string, limit int) (l
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				if more = limit == 0; more {
+				if q.Living && run.EndedAt.IsZero() && a.Ended() && a.Role != Root {
+					if run.Name != from {
+						info.Ended++
+					}
+					continue
+				}
+				if more = left == 0; more && q.Living && run.Name != from {
+					continue // only those that have ended are counted now
+				}
+				if more {
 					break
 				}
 				info.Actors = append(info.Actors, s.info(tx, a, operatorActor))
-				limit--
+				left--
 			}
 			if d, ok := work.RunOf(tx, run.Name); ok {
 				info.Dispatched = &d
 			}
 			// Skip a run whose actors were all on the page before.
 			if len(info.Actors) > 0 || run.Name != from {
-				list = append(list, info)
+				p.Runs = append(p.Runs, info)
 			}
 			if more {
-				next = endOf(list)
-				return nil
+				if p.Next = endOf(p.Runs); !q.counts() {
+					return nil
+				}
 			}
 		}
-		if name != "" && !seen {
-			return notFound("run %q", name)
+		if q.Name != "" && !seen {
+			return notFound("run %q", q.Name)
 		}
 		return context.Cause(ctx)
 	})
 }
 
-// RunsAlone returns runs without their actors, in the order of their names: the
-// one with a name, or with "" those after a name, at most limit. If there are more,
-// next is the value of after for the next page.
-func (s *State) RunsAlone(ctx context.Context, name, after string, limit int) (list []RunInfo, next string, err error) {
-	return list, next, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
-		from := runKey(name)
-		if after != "" {
-			from = runKey(after) + "\x00"
+// leavesOut reports whether a query does not list a run because it has ended.
+func (q *RunQuery) leavesOut(run Run) bool {
+	return q.Living && q.Name == "" && !run.EndedAt.IsZero()
+}
+
+// counts reports whether a page counts the ended runs behind its last one, too.
+func (q *RunQuery) counts() bool { return q.Living && q.Name == "" && q.After == "" }
+
+// RunsAlone returns a page of runs without their actors. After is the name of a
+// run.
+func (s *State) RunsAlone(ctx context.Context, q RunQuery) (p RunPage, err error) {
+	return p, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
+		from := runKey(q.Name)
+		if q.After != "" {
+			from = runKey(q.After) + "\x00"
 		}
 		for row := range tx.ScanFrom(runPrefix, from) {
 			run, ok := rows.Decode[Run](tx, row)
 			switch {
 			case !ok:
 				continue
-			case name != "" && run.Name != name:
-				return notFound("run %q", name)
-			case len(list) == limit:
-				next = list[limit-1].Name
+			case q.Name != "" && run.Name != q.Name:
+				return notFound("run %q", q.Name)
+			case q.leavesOut(run):
+				if q.After == "" {
+					p.Ended++
+				}
+				continue
+			case len(p.Runs) == q.Limit:
+				p.Next = p.Runs[q.Limit-1].Name
+				if q.counts() {
+					continue
+				}
 				return nil
 			}
 			info := RunInfo{Run: run}
 			if d, ok := work.RunOf(tx, run.Name); ok {
 				info.Dispatched = &d
 			}
-			if list = append(list, info); name != "" {
+			if p.Runs = append(p.Runs, info); q.Name != "" {
 				return nil
 			}
 		}
-		if name != "" {
-			return notFound("run %q", name)
+		if q.Name != "" {
+			return notFound("run %q", q.Name)
 		}
 		return context.Cause(ctx)
 	})

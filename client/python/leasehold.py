@@ -338,17 +338,17 @@ class Client:
         "Report your result."
         return self._call("POST", f"/api/v1/report", {}, {"result": result}, call_key)
 
-    def operator_tree(self, *, run=None, after=None, limit=None, actors=None, call_key=None):
+    def operator_tree(self, *, run=None, after=None, limit=None, actors=None, ended=None, call_key=None):
         "See runs and their actors."
-        return self._call("GET", f"/api/v1/runs", _given({"run": run, "after": after, "limit": limit, "actors": actors}), None, call_key)
+        return self._call("GET", f"/api/v1/runs", _given({"run": run, "after": after, "limit": limit, "actors": actors, "ended": ended}), None, call_key)
 
     def operator_run_remove(self, run, *, call_key=None):
         "Forget a run."
         return self._call("DELETE", f"/api/v1/runs/{_part(run)}", {}, None, call_key)
 
-    def operator_run(self, run, *, after=None, limit=None, actors=None, call_key=None):
+    def operator_run(self, run, *, after=None, limit=None, actors=None, ended=None, call_key=None):
         "See runs and their actors."
-        return self._call("GET", f"/api/v1/runs/{_part(run)}", _given({"after": after, "limit": limit, "actors": actors}), None, call_key)
+        return self._call("GET", f"/api/v1/runs/{_part(run)}", _given({"after": after, "limit": limit, "actors": actors, "ended": ended}), None, call_key)
 
     def operator_actor_add(self, run, *, role, name, max_depth=None, parent=None, read_down=None, token_ttl_secs=None, call_key=None):
         "Make an actor."

@@ -377,11 +377,43 @@ func TestAnOperatorSeesAllRuns(t *testing.T) {
 				t.Errorf("in pages of %d: %v, want %v", limit, paged, actors)
 			}
 		}
+		for limit := 1; limit < 14; limit += 3 {
+			var alone []string
+			for after := ""; ; {
+				var page tree
+				op.want(&page, "operator_tree", fmt.Sprintf(`{"actors":false,"limit":%d,"after":%q}`, limit, after))
+				if len(page.Runs) > limit {
+					t.Fatalf("a page of %d has %d runs", limit, len(page.Runs))
+				}
+				for _, r := range page.Runs {
+					alone = append(alone, r.Run)
+				}
+				if after = page.Next; after == "" {
+					break
+				}
+			}
+			if !slices.Equal(alone, names) {
+				t.Errorf("alone in pages of %d: %v", limit, alone)
+			}
+		}
 		for _, run := range names {
 			var one tree
 			op.want(&one, "operator_tree", fmt.Sprintf(`{"run":%q}`, run))
 			if len(one.Runs) != 1 || one.Runs[0].Run != run {
 				t.Errorf("run %s: %+v", run, one)
+			}
+		}
+		for i := range 3 {
+			op.want(nil, "operator_actor_end", fmt.Sprintf(`{"run":%q,"path":"root"}`, names[3*i]))
+		}
+		for _, more := range []string{"", `,"limit":2`, `,"limit":5`, `,"actors":false`, `,"actors":false,"limit":2`} {
+			var living struct {
+				tree
+				Ended int
+			}
+			op.want(&living, "operator_tree", `{"ended":false`+more+`}`)
+			if living.Ended != 3 || living.Runs[0].Run != names[1] {
+				t.Errorf("the living%s: %+v", more, living)
 			}
 		}
 		if why := op.refused("operator_leases", `{"run":"nobody's"}`); !strings.Contains(why, `run "nobody's"`) {

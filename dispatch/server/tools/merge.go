@@ -80,15 +80,20 @@ func merged[R answer](a R) Reply {
 // every list then begins after the last actor of this page.
 func mergeRuns(args Arguments, replies []Reply, missing []int) Reply {
 	limit := maxTree
-	var given struct{ Limit *int }
+	var given struct {
+		Limit  *int
+		Actors *bool
+	}
 	if json.Unmarshal(args, &given) == nil && given.Limit != nil {
 		limit = *given.Limit
 	}
+	alone := given.Actors != nil && !*given.Actors
 	all := runList{Runs: []run{}, Missing: missing}
 	more := false
 	through := "" // a list may be incomplete after this run
 	for _, one := range decoded[runList](replies) {
 		all.Runs = append(all.Runs, one.Runs...)
+		all.Ended += one.Ended
 		if one.Next == "" {
 			continue
 		}
@@ -101,6 +106,15 @@ func mergeRuns(args Arguments, replies []Reply, missing []int) Reply {
 	slices.SortStableFunc(all.Runs, func(a, b run) int { return strings.Compare(a.Run, b.Run) })
 	if more {
 		all.Runs = slices.DeleteFunc(all.Runs, func(r run) bool { return r.Run > through })
+	}
+	if alone {
+		if len(all.Runs) > limit {
+			all.Runs, more = all.Runs[:limit], true
+		}
+		if more {
+			all.Next = all.Runs[len(all.Runs)-1].Run
+		}
+		return merged(all)
 	}
 	for i := range all.Runs {
 		r := &all.Runs[i]

@@ -142,6 +142,7 @@ type treeArgs struct {
 	After  string `json:"after,omitempty" doc:"next of the reply before" max:"600"`
 	Limit  int    `json:"limit,omitempty" doc:"how many actors at most" min:"1" max:"1000" default:"1000"`
 	Actors bool   `json:"actors,omitempty" doc:"false: the runs alone; then limit counts runs" default:"true"`
+	Ended  bool   `json:"ended,omitempty" doc:"false: without runs and actors that have ended; a run that is named is listed even so, and a run has its root" default:"true"`
 }
 
 const maxTree = 1000
@@ -149,6 +150,8 @@ const maxTree = 1000
 type runList struct {
 	Next string `json:"next,omitempty" jsonschema:"there are more: ask again with after; the first run of that reply may be the last of this one, with the rest of its actors"`
 	Runs []run  `json:"runs"`
+
+	Ended int `json:"ended,omitempty" jsonschema:"runs left out because they have ended; in the first reply only"`
 
 	Missing []int `json:"missing,omitempty" jsonschema:"partitions that no server leads at present, and whose runs are left out"`
 }
@@ -160,6 +163,7 @@ type run struct {
 	Actors    []actor `json:"actors"`
 
 	RunID    string `json:"run_id"`
+	Ended    int    `json:"ended,omitempty" jsonschema:"actors left out because they have ended; only where the run first appears"`
 	Life     int    `json:"life,omitempty" jsonschema:"of a dispatched run: 1, and one more each time it was resumed"`
 	Draining string `json:"draining,omitempty" jsonschema:"why nothing is spawned any more"`
 }
@@ -177,15 +181,15 @@ func (o *operator) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs
 	if !a.Actors {
 		find = o.state.RunsAlone
 	}
-	infos, next, err := find(ctx, a.Run, a.After, a.Limit)
+	page, err := find(ctx, dispatch.RunQuery{Name: a.Run, After: a.After, Limit: a.Limit, Living: !a.Ended})
 	if err != nil {
 		return runList{}, err
 	}
-	list := runList{Runs: []run{}, Next: next}
-	for _, info := range infos {
+	list := runList{Runs: []run{}, Next: page.Next, Ended: page.Ended}
+	for _, info := range page.Runs {
 		r := run{
 			Run: info.Name, CreatedAt: stampOf(info.CreatedAt), EndedAt: instant(info.EndedAt), Actors: []actor{},
-			RunID: info.ID.String(),
+			RunID: info.ID.String(), Ended: info.Ended,
 		}
 		if d := info.Dispatched; d != nil {
 			r.Life = d.Life

@@ -74,6 +74,48 @@ func TestPagesOfActorsAreTheWholeList(t *testing.T) {
 				}
 			}
 		}
+		end := func(run, path string) { op.ok("operator_actor_end", args{"run": run, "path": path}) }
+		end("a", "W0")
+		end("a", "S1") // with the one below
+		end("b", "root")
+		for _, list := range []struct {
+			args args
+			want string
+			runs int // that have ended
+		}{
+			{args{"ended": false}, "a/root a/S0 a/S0→deep a/S2 a/S2→deep a/W1 a/W2 c/root", 1},
+			{args{"ended": false, "run": "a"}, "a/root a/S0 a/S0→deep a/S2 a/S2→deep a/W1 a/W2", 0},
+			{args{"ended": false, "run": "b"}, "b/root b/W", 0}, // it is named
+		} {
+			for limit := 1; limit <= 9; limit++ {
+				if got := all(op, "operator_tree", limit, list.args); !slices.Equal(got, strings.Fields(list.want)) {
+					t.Errorf("%v by %d: %q", list.args, limit, got)
+				}
+				list.args["limit"] = limit
+				first := op.ok("operator_tree", list.args)
+				delete(list.args, "limit")
+				runs, _ := first["ended"].(float64)
+				actors, _ := first["runs"].([]any)[0].(args)["ended"].(float64)
+				if left := map[bool]float64{true: 3}[list.args["run"] != "b"]; int(runs) != list.runs || actors != left {
+					t.Errorf("%v by %d: %v runs and %v actors of the first are left out", list.args, limit, runs, actors)
+				}
+			}
+		}
+		alone := func(asked args) (names []string) {
+			asked["actors"], asked["limit"] = false, 1
+			for {
+				page := op.ok("operator_tree", asked)
+				for _, r := range page["runs"].([]any) {
+					names = append(names, r.(args)["run"].(string))
+				}
+				if asked["after"] = page["next"]; page["next"] == nil {
+					return names
+				}
+			}
+		}
+		if got, living := alone(args{}), alone(args{"ended": false}); !slices.Equal(got, []string{"a", "b", "c"}) || !slices.Equal(living, []string{"a", "c"}) {
+			t.Errorf("alone they are %q, the living %q", got, living)
+		}
 		op.refused("INVALID_ARGUMENT", "operator_tree", args{"after": "a"})
 		op.refused("INVALID_ARGUMENT", "operator_tree", args{"after": "a/nobody"})
 		op.refused("NOT_FOUND", "operator_tree", args{"run": "d"})

@@ -21,6 +21,8 @@ type knownRun struct {
 	Actors  []knownActor
 }
 
+type runList struct{ Runs []knownRun }
+
 type knownActor struct {
 	Path    string
 	EndedAt *time.Time `json:"ended_at"`
@@ -31,19 +33,25 @@ type knownActor struct {
 func meant(ctx context.Context, c *client.Client, args map[string]any) string {
 	ctx, cancel := context.WithTimeout(ctx, meantTimeout)
 	defer cancel()
-	runs, err := listOf[struct{ Runs []knownRun }](ctx, c, "operator_tree", map[string]any{})
-	if err != nil {
-		return ""
-	}
 	name := text(args, "run")
-	i := slices.IndexFunc(runs.Runs, func(r knownRun) bool { return r.Run == name })
-	switch {
-	case name == "":
+	if name == "" {
 		return ""
-	case i < 0:
-		return meantRun(name, runs.Runs)
 	}
-	run, others := runs.Runs[i], slices.Delete(slices.Clone(runs.Runs), i, i+1)
+	asked, err := listOf[runList](ctx, c, "operator_tree", map[string]any{"run": name})
+	if IsCode(err, "NOT_FOUND") {
+		living, err := listOf[runList](ctx, c, "operator_tree", map[string]any{"actors": false, "ended": false})
+		if err != nil {
+			return ""
+		}
+		all, _ := listOf[runList](ctx, c, "operator_tree", map[string]any{"actors": false}) // at least many of them
+		return meantRun(name, living.Runs, all.Runs)
+	}
+	if err != nil || len(asked.Runs) == 0 {
+		return ""
+	}
+	run := asked.Runs[0]
+	living, _ := listOf[runList](ctx, c, "operator_tree", map[string]any{"ended": false})
+	others := slices.DeleteFunc(living.Runs, func(r knownRun) bool { return r.Run == name })
 	for _, argument := range []string{"layer", "path", "parent"} {
 		if path := text(args, argument); path != "" && path != dispatch.RootPath {
 			return meantActor(path, run, others)
@@ -68,7 +76,7 @@ func meant(ctx context.Context, c *client.Client, args map[string]any) string {
 func MeantActor(ctx context.Context, c *client.Client, run, actor string) string {
 	ctx, cancel := context.WithTimeout(ctx, meantTimeout)
 	defer cancel()
-	list, err := listOf[struct{ Runs []knownRun }](ctx, c, "operator_tree", map[string]any{"run": run})
+	list, err := listOf[runList](ctx, c, "operator_tree", map[string]any{"run": run})
 	if err != nil || len(list.Runs) == 0 || slices.ContainsFunc(list.Runs[0].Actors, func(a knownActor) bool { return a.Path == actor }) {
 		return ""
 	}
@@ -137,14 +145,12 @@ func listOf[T any](ctx context.Context, c *client.Client, tool string, args map[
 	return Decode[T](answer.Object)
 }
 
-func meantRun(name string, runs []knownRun) string {
+func meantRun(name string, living, all []knownRun) string {
 	var names []string
-	for _, r := range runs {
-		if r.EndedAt == nil {
-			names = append(names, r.Run)
-		}
+	for _, r := range living {
+		names = append(names, r.Run)
 	}
-	for _, r := range runs {
+	for _, r := range all {
 		if r.EndedAt != nil {
 			names = append(names, r.Run)
 		}

@@ -18,6 +18,7 @@ type runsPage struct {
 	Runs []map[string]json.RawMessage `json:"runs"`
 	Next string                       `json:"next,omitempty"`
 
+	Ended   int   `json:"ended,omitempty"`   // runs left out, in the first page
 	Missing []int `json:"missing,omitempty"` // partitions
 }
 

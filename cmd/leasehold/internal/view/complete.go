@@ -131,15 +131,14 @@ func known[T any](cmd *cobra.Command, tool string, args map[string]any) (list T)
 	return list
 }
 
-func knownRuns(cmd *cobra.Command) []ShownRun {
-	return known[struct{ Runs []ShownRun }](cmd, "operator_tree", map[string]any{}).Runs
+// knownRuns asks for the runs, without their actors.
+func knownRuns(cmd *cobra.Command, ended bool) []ShownRun {
+	return known[struct{ Runs []ShownRun }](cmd, "operator_tree", map[string]any{"actors": false, "ended": ended}).Runs
 }
 
 func CompleteRuns(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-	for _, r := range knownRuns(cmd) {
-		if r.EndedAt == nil {
-			names = append(names, r.Run)
-		}
+	for _, r := range knownRuns(cmd, false) {
+		names = append(names, r.Run)
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

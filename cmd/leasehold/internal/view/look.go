@@ -200,7 +200,7 @@ func (l *look) nothing(object json.RawMessage) bool {
 
 // noteOtherRuns names the other live runs, because the user may have meant one of them.
 func (l *look) noteOtherRuns(cmd *cobra.Command, c *client.Client) {
-	answer, err := connection.Call(cmd.Context(), c, "operator_tree", map[string]any{})
+	answer, err := connection.Call(cmd.Context(), c, "operator_tree", map[string]any{"actors": false, "ended": false})
 	if err != nil {
 		return
 	}
@@ -211,7 +211,7 @@ func (l *look) noteOtherRuns(cmd *cobra.Command, c *client.Client) {
 	}
 	var names []string
 	for _, r := range list.Runs {
-		if r.EndedAt == nil && r.Run != seen {
+		if r.Run != seen {
 			names = append(names, r.Run)
 		}
 	}

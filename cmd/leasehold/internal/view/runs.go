@@ -71,7 +71,7 @@ retention is over. A run that has not ended is refused: end it first.`,
 	})
 	reply.Flag(cmd, "print JSON, one object in a line")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		for _, r := range knownRuns(cmd) {
+		for _, r := range knownRuns(cmd, true) {
 			if r.EndedAt != nil && len(args) == 0 {
 				names = append(names, r.Run)
 			}

@@ -30,6 +30,9 @@ the run that --run names; --json always lists them all.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			asked := TreeLook(run, all)
 			asked.Reply, asked.watch = l.Reply, l.watch
+			if l.JSON {
+				delete(asked.args, "ended")
+			}
 			return asked.run(cmd)
 		},
 	})
@@ -46,8 +49,11 @@ func TreeLook(run string, all bool) *look {
 		l.title = "run " + run
 		l.args["run"] = run
 	}
+	if !all { // of what has ended there may be very much
+		l.args["ended"] = false
+	}
 	l.draw = func(object json.RawMessage, _ time.Duration, p terminal.Paint) (string, error) {
-		return drawRuns(object, run, all, p)
+		return drawRuns(object, all, p)
 	}
 	return l
 }
@@ -58,21 +64,23 @@ type ShownRun struct {
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at"`
 	Actors    []ShownActor
+	Ended     int // actors that are left out
 }
 
-func drawRuns(object json.RawMessage, only string, all bool, p terminal.Paint) (string, error) {
-	list, err := connection.Decode[struct{ Runs []ShownRun }](object)
+func drawRuns(object json.RawMessage, all bool, p terminal.Paint) (string, error) {
+	list, err := connection.Decode[struct {
+		Runs  []ShownRun
+		Ended int
+	}](object)
 	if err != nil {
 		return "", err
 	}
 	var blocks []string
 	for _, r := range list.Runs {
-		if r.EndedAt == nil || all || r.Run == only {
-			blocks = append(blocks, drawRun(r, all, p))
-		}
+		blocks = append(blocks, drawRun(r, all, p))
 	}
-	if hidden := len(list.Runs) - len(blocks); hidden > 0 {
-		blocks = append(blocks, p.Dim(terminal.Plural(hidden, "run")+" ended; --all shows them too")+"\n")
+	if list.Ended > 0 {
+		blocks = append(blocks, p.Dim(terminal.Plural(list.Ended, "run")+" ended; --all shows them too")+"\n")
 	}
 	if len(blocks) == 0 {
 		return "no runs\n", nil
@@ -96,7 +104,7 @@ func drawRun(r ShownRun, all bool, p terminal.Paint) string {
 		}
 	}
 	text := title + "\n" + drawActors(shown).Render(p)
-	if hidden := len(r.Actors) - len(shown); hidden > 0 {
+	if hidden := r.Ended + len(r.Actors) - len(shown); hidden > 0 {
 		text += p.Dim(terminal.Plural(hidden, "actor")+" ended; --all shows them too") + "\n"
 	}
 	return text
