@@ -116,15 +116,25 @@ func TestTopOnATerminal(t *testing.T) {
 			t.Error("no colours")
 		}
 	})
-	t.Run("SIGTERM", func(t *testing.T) {
-		c, before := start(t)
+	signalled := func(c *console, sig syscall.Signal) {
 		for _, pid := range descendants(t, c.cmd.Process.Pid) {
 			if exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); exe == leasehold {
-				syscall.Kill(pid, syscall.SIGTERM)
+				syscall.Kill(pid, sig)
 			}
 		}
-		restored(t, c, before)
-	})
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(unix.SignalName(sig), func(t *testing.T) {
+			c, before := start(t)
+			signalled(c, sig)
+			restored(t, c, before)
+			c = openConsole(t, env, "sh", "-c", `leasehold tree --all --watch; echo "ended with $?"; sleep 1000`)
+			c.sees("Ctrl-C ends")
+			signalled(c, sig)
+			c.sees("\x1b[?1049l")
+			c.sees("ended with 0")
+		})
+	}
 	t.Run("timeout", func(t *testing.T) { // which puts its command into the background, and sends it SIGTERM and SIGCONT
 		c := openConsole(t, env, "sh", "-c", `timeout 1 leasehold top --run tree; echo "ended with $?"; sleep 1000`)
 		c.sees("ended with 124")

@@ -50,6 +50,9 @@ func (l *look) run(cmd *cobra.Command) error {
 	l.implied = unnamedRun(cmd)
 	if l.watch {
 		terminal.EndUnread(out)
+		ctx, stop := terminal.UntilHangup(cmd.Context()) // so that Follow restores the terminal
+		defer stop()
+		cmd.SetContext(ctx)
 	}
 	c, err := connection.Operator(cmd, false)
 	if errors.Is(err, connection.ErrNoDaemon) {

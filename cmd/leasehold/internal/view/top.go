@@ -41,13 +41,16 @@ redrive a queue; q to quit.`,
 			if !ok || !terminal.Redraws(out) {
 				return exit.Hint(exit.Usagef("top needs a terminal"), "leasehold tree --watch and leasehold leases --watch print what changes elsewhere")
 			}
+			ctx, stop := terminal.UntilHangup(cmd.Context())
+			defer stop()
+			cmd.SetContext(ctx)
 			link := &topLink{open: func() (*client.Client, error) { return connection.Operator(cmd, false) }}
 			defer link.close()
 			m := newTop(cmd.Context(), link, run, terminal.PaintFor(out).On)
 			if terminal.AwaitForeground(cmd.Context(), out); cmd.Context().Err() != nil {
 				return nil
 			}
-			// When the context ends, for example by SIGTERM, Run restores the terminal.
+			// When the context ends, for example by SIGTERM or SIGHUP, Run restores the terminal.
 			_, err := tea.NewProgram(m, tea.WithContext(cmd.Context()), tea.WithoutSignalHandler(),
 				tea.WithInput(cmd.InOrStdin()), tea.WithOutput(out)).Run()
 			if cmd.Context().Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
