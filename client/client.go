@@ -97,12 +97,12 @@ func open(ctx context.Context, o Options, ss *servers, clk clock.Clock) (*Client
 }
 
 // openFirst opens the first session. Like a call, it is tried for
-// Options.Outage.
+// Options.Outage, but once at each server if their certificates are not trusted.
 func (c *Client) openFirst(ctx context.Context) error {
 	giveUp := c.clock.Running() + c.opts.Outage
 	for failures := 0; ; failures++ {
 		_, err := c.open(ctx)
-		if err == nil || !retriable(err) || c.clock.Running() > giveUp || pause(ctx, failures) != nil {
+		if err == nil || !retriable(err) || untrusted(err) && failures+1 >= len(c.servers.list) || c.clock.Running() > giveUp || pause(ctx, failures) != nil {
 			return err
 		}
 	}
@@ -239,6 +239,13 @@ func reached(err error) bool {
 func retriable(err error) bool {
 	refusal, ok := errors.AsType[*Error](err)
 	return !errors.Is(err, ErrClosed) && (!ok || refusal.passing() || refusal.Code == sessionOver)
+}
+
+// untrusted reports whether a call failed because of the server's certificate, which
+// does not change from one attempt to the next.
+func untrusted(err error) bool {
+	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	return ok
 }
 
 // try sends a request once in the session. If the session has ended, try opens

@@ -3,9 +3,14 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -382,6 +387,35 @@ func TestARefusedTokenIsNotTriedAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A certificate does not change from one attempt to the next. Another server may have a
+// better one.
+func TestABadCertificateIsNotTriedAgain(t *testing.T) {
+	var tried atomic.Int64
+	bad := httptest.NewUnstartedServer(nil)
+	bad.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		tried.Add(1)
+		return nil, nil
+	}}
+	bad.Config.ErrorLog = log.New(io.Discard, "", 0)
+	bad.StartTLS()
+	defer bad.Close()
+	good := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, `{"code":"UNAUTHENTICATED","message":"no"}`)
+	}))
+	defer good.Close()
+
+	options := client.Options{Servers: []string{bad.URL}, Token: "lh_no", Outage: 200 * time.Millisecond}
+	_, err := client.Open(t.Context(), options)
+	if invalid := (*tls.CertificateVerificationError)(nil); !errors.As(err, &invalid) || tried.Load() != 1 {
+		t.Errorf("after %d attempts: %v", tried.Load(), err)
+	}
+	options.Servers = append(options.Servers, good.URL)
+	if _, err := client.Open(t.Context(), options); client.CodeOf(err) != "UNAUTHENTICATED" {
+		t.Errorf("the next server is not asked: %v", err)
+	}
 }
 
 func TestACallThatCannotBeSentIsRefused(t *testing.T) {
