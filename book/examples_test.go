@@ -72,7 +72,7 @@ var kinds = []struct{ name, expr string }{
 	{"instant", `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`},
 	{"stamp", `\d{8}T\d{6}(?:-\d+)?`},
 	{"date", `\d{4}-\d\d-\d\d`},
-	{"clock", `\d\d:\d\d:\d\d`},
+	{"clock", `\d\d:\d\d:\d\d(?: [+-]\d\d:\d\d)?`},
 	{"offset", `\d\d:\d\d\.\d{3}`},
 	{"address", `127\.0\.0\.1:\d+`},
 	{"run", `\bshop-[0-9a-f]+`},
