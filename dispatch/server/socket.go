@@ -67,9 +67,18 @@ func (s *Server) acceptAll(ctx context.Context, ln net.Listener, serve func(cont
 				serve(ctx, nc)
 			})
 		default:
-			refuse(nc, &HelloError{"LIMIT", fmt.Sprintf("limit reached: connections to the daemon, at most %d; end some clients, or, if that is less than %d, start it with a higher limit of open files (ulimit -n, or LimitNOFILE in a unit of systemd)", s.opts.MaxConns, maxConns)})
+			refuse(nc, &HelloError{"LIMIT", s.allTaken()})
 		}
 	}
+}
+
+// allTaken says what to do about all connections being taken.
+func (s *Server) allTaken() string {
+	text := fmt.Sprintf("limit reached: connections to the daemon, at most %d; end some clients", s.opts.MaxConns)
+	if s.opts.MaxConns < maxConns {
+		text += ", or start the daemon with a higher limit of open files (ulimit -n, or LimitNOFILE in a unit of systemd)"
+	}
+	return text
 }
 
 func (s *Server) accept(ctx context.Context, nc net.Conn, web *passageListener) {

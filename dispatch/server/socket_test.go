@@ -221,7 +221,7 @@ func TestSocketKnowsItsPeers(t *testing.T) {
 	second := dial()
 	defer second.Close()
 	_, _, err = server.Greet(second, server.Hello{Operator: true})
-	if refused, ok := errors.AsType[*server.HelloError](err); !ok || refused.Code != "LIMIT" || !strings.Contains(refused.Message, "at most 1; end some clients, or, if that is less than 4096, start it with a higher limit of open files") {
+	if refused, ok := errors.AsType[*server.HelloError](err); !ok || refused.Code != "LIMIT" || !strings.Contains(refused.Message, "at most 1; end some clients, or start the daemon with a higher limit of open files") {
 		t.Errorf("one connection too many: %v", err)
 	}
 	stop()
