@@ -198,7 +198,7 @@ func (t topTab) String() string { return [...]string{"actors", "leases", "queues
 
 // A top is the state of the screen.
 type top struct {
-	ctx  context.Context //nolint:containedctx // a Model's methods are given none
+	ctx  context.Context // a Model's methods are given none
 	link *topLink
 	name string // of the run
 	on   bool   // colours are on

@@ -1,0 +1,3 @@
+module github.com/rs/zerolog
+
+go 1.26
