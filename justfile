@@ -34,7 +34,7 @@ race:
 
 # the packages whose goroutines share memory, with the race detector
 race-shared:
-    CGO_ENABLED=1 go test -race -short -timeout 14m {{gate_shared}}
+    CGO_ENABLED=1 CGO_CFLAGS=-O0 go test -race -short -timeout 14m {{gate_shared}}
 
 # the real clients from npm, pinned: each must accept what leasehold setup writes; then all of them contend, lead, are killed and work on the same files with a scripted model (1.8 GB, half an hour)
 clients dir="dist/clients": (npm-clients dir "@github/copilot@1.0.102 @qwen-code/qwen-code@0.24.4")
