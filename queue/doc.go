@@ -30,15 +30,17 @@
 //     second submission with another result is refused. Only a dead task can be
 //     retried, by a redrive.
 //   - An idempotency key is kept as long as its task, and for at least 24 h. It
-//     belongs to the payload's compact JSON, so white space makes no difference.
+//     belongs to the payload's JSON: white space and the order of names in an
+//     object make no difference. Nor do they in the result of a second submission.
 //   - The tasks of one enqueue are written all together or not at all.
 //   - Delays and claims use the engine's running clock, so a step of the wall clock
 //     does not move them. run_at and retention use the wall clock.
 //   - A task whose record cannot be read is set aside, and its line goes on. A call
 //     that names it gets the error, and Check reports it. Entries of an index that
 //     the store cannot read are skipped: the tasks behind them are claimed, and the
-//     skipped ones can be read and cancelled by their ids. An account that cannot
-//     be read makes Recover fail.
+//     skipped ones can be read and cancelled by their ids. That lasts until the
+//     store compacts the damaged block; then the engine fails with the cause. An
+//     account that cannot be read makes Recover fail.
 //
 // # States
 //
