@@ -41,16 +41,24 @@ var roles map[string]func(args []string)
 // linuxRoles are the roles that exist only on Linux.
 var linuxRoles map[string]func(args []string)
 
+// stay does nothing for ever. After a select without cases, Go would say that all goroutines
+// are asleep, and exit, in a program without cgo.
+func stay() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
 func init() { // roles start others by name
 	roles = map[string]func([]string){
 		// idle waits for a signal.
-		"idle": func([]string) { say("idle"); select {} },
+		"idle": func([]string) { say("idle"); stay() },
 
 		// stubborn ignores SIGTERM.
 		"stubborn": func([]string) {
 			signal.Ignore(syscall.SIGTERM)
 			say("stubborn")
-			select {}
+			stay()
 		},
 
 		// exit ends with a code.
@@ -59,7 +67,7 @@ func init() { // roles start others by name
 		// die ends by a signal.
 		"die": func(args []string) {
 			must(0, syscall.Kill(os.Getpid(), syscall.Signal(must(strconv.Atoi(args[0])))))
-			select {}
+			stay()
 		},
 
 		// parent starts a process for each argument, and waits for a signal.
@@ -68,7 +76,7 @@ func init() { // roles start others by name
 				spawn(arg)
 			}
 			say("parent")
-			select {}
+			stay()
 		},
 
 		// leave starts a process for each argument, and exits.
@@ -134,7 +142,7 @@ func init() { // roles start others by name
 				Argv: tree, Env: append(os.Environ(), mark), Stdout: os.Stdout, Stderr: os.Stderr, Mark: mark,
 			})))
 			say("dispatcher")
-			select {}
+			stay()
 		},
 	}
 }

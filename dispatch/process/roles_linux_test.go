@@ -26,7 +26,7 @@ func init() {
 			<-p.Done()
 			process.SeeToAdopted()
 			say("adopter")
-			select {}
+			stay()
 		},
 
 		// headless ends its first thread and reports that from another one.
@@ -40,7 +40,7 @@ func init() {
 					time.Sleep(time.Millisecond)
 				}
 				say("headless")
-				select {}
+				stay()
 			}()
 			time.Sleep(10 * time.Millisecond)
 			syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)

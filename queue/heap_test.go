@@ -1,0 +1,7 @@
+//go:build race || !cgo
+
+package queue_test
+
+// Pebble takes the memory of its memtables, which have any size up to their largest, from
+// Go's heap here.
+func init() { heapTells = false }
