@@ -118,6 +118,10 @@ func (d *Dialer) Servers() (urls []string) {
 	return urls
 }
 
+// Avoid lets the next attempt begin with another of the servers elsewhere than that of the
+// last connection.
+func (d *Dialer) Avoid() { d.at++ }
+
 // Reach connects to the daemon. If none runs and start is set, it starts one.
 func (d *Dialer) Reach(ctx context.Context, start bool) (net.Conn, error) {
 	if d.target.Servers != nil {

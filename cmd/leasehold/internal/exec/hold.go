@@ -167,9 +167,16 @@ func (h *hold) keep(ctx context.Context) *lossError {
 			}
 			return &lossError{fmt.Sprintf("%s cannot be renewed: %v", h.names(), lastErr), h.deadline()}
 		}
-		bounded, cancel := context.WithTimeoutCause(ctx, h.lastOrders().Sub(now()), errors.New("the daemon does not answer"))
+		left := h.lastOrders().Sub(now())
+		if failures == 0 && len(h.link.dialer.Servers()) > 1 {
+			left /= 2 // if the server stands still, another has time to answer
+		}
+		bounded, cancel := context.WithTimeoutCause(ctx, left, errors.New("the daemon does not answer"))
 		err := h.renew(bounded)
 		cancel()
+		if err != nil && bounded.Err() != nil {
+			h.link.dialer.Avoid()
+		}
 		var refusal *client.Refusal
 		switch {
 		case err == nil:
