@@ -46,6 +46,8 @@ const maxInput = 64 << 20
 // longer for the hook.
 const patience = 5 * time.Second
 
+var errLate = fmt.Errorf("the daemon did not answer within %v", patience)
+
 func NewCommand() *cobra.Command {
 	var names []string
 	for _, c := range clients {
@@ -119,7 +121,7 @@ func run(cmd *cobra.Command, c client) error {
 	if home := os.Getenv(c.home); filepath.IsAbs(home) { // its agent may have gone to another directory since
 		e.home = home
 	}
-	ctx, cancel := context.WithTimeoutCause(cmd.Context(), patience, fmt.Errorf("the daemon did not answer within %v", patience))
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), patience, errLate)
 	defer cancel()
 	cmd.SetContext(ctx)
 	g := guard{cmd: cmd, client: c, event: e, pid: c.process()}

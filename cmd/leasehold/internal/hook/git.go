@@ -3,6 +3,7 @@ package hook
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +22,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/project"
+	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/registry/filekey"
 )
 
@@ -65,40 +67,58 @@ func runGit(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	daemon, err := d.Open(cmd.Context(), hello, false)
-	switch {
-	case err != nil && settings.Guard.WithoutDaemon == project.Refuse && !errors.Is(err, connection.ErrNoDaemon):
-		return exit.Hint(fmt.Errorf("nobody can tell whether the files of this commit are leased: %w", err), "git commit --no-verify commits them all the same")
-	case err != nil:
-		if !errors.Is(err, connection.ErrNoDaemon) { // without a daemon there are no leases
-			fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: did not check whether the files of this commit are leased: %v\n", err)
-		}
-		return nil
-	}
-	defer daemon.Close()
 	overrule := settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report
-	first := ""
-	for some := range slices.Chunk(keys, maxKeys) {
-		answer, err := connection.Call(cmd.Context(), daemon, "hook_check", caller(d, map[string]any{"run": run, "keys": some, "overrule": overrule}))
-		if err != nil {
-			return err
-		}
-		list, err := connection.Decode[struct {
-			Held []struct{ Key, Text string }
-		}](answer.Object)
-		if err != nil {
-			return err
-		}
-		for _, held := range list.Held {
-			first = cmp.Or(first, held.Key)
-			fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %s\n", held.Text)
-		}
+	first, err := heldByOthers(cmd, d, hello, map[string]any{"run": run, "overrule": overrule}, keys)
+	switch {
+	case err == nil, errors.Is(err, connection.ErrNoDaemon): // without a daemon there are no leases
+	case settings.Guard.WithoutDaemon == project.Refuse && first == "":
+		return exit.Hint(fmt.Errorf("nobody can tell whether the files of this commit are leased: %w", err), "git commit --no-verify commits them all the same")
+	default:
+		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: did not check whether the files of this commit are leased: %v\n", err)
 	}
 	if first == "" || overrule {
 		return nil
 	}
 	return exit.Hint(errors.New("this commit changes what others have leased, so git has not made it"),
 		"take the files out (git restore --staged %s, then git commit without -a) or wait until they are released; LEASEHOLD_GUARD=report git commit, or --no-verify, commits them all the same", inShell(names[first]))
+}
+
+// heldByOthers shows which of the keys others hold, and returns the first of them. It waits
+// for the daemon as long as the other hooks do, for each part of a large commit.
+func heldByOthers(cmd *cobra.Command, d *connection.Dialer, hello server.Hello, args map[string]any, keys []string) (first string, err error) {
+	within := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeoutCause(cmd.Context(), patience, errLate)
+	}
+	ctx, cancel := within()
+	daemon, err := d.Open(ctx, hello, false)
+	cancel()
+	if err != nil {
+		return "", err
+	}
+	defer daemon.Close()
+	for some := range slices.Chunk(keys, maxKeys) {
+		args["keys"] = some
+		ctx, cancel := within()
+		answer, err := connection.Call(ctx, daemon, "hook_check", caller(d, args))
+		if ctx.Err() != nil && err != nil {
+			err = context.Cause(ctx)
+		}
+		cancel()
+		if err != nil {
+			return first, err
+		}
+		list, err := connection.Decode[struct {
+			Held []struct{ Key, Text string }
+		}](answer.Object)
+		if err != nil {
+			return first, err
+		}
+		for _, held := range list.Held {
+			first = cmp.Or(first, held.Key)
+			fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %s\n", held.Text)
+		}
+	}
+	return first, nil
 }
 
 // maxKeys limits how many keys one call names. A commit may have any number of files.
