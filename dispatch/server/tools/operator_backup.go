@@ -39,7 +39,7 @@ func Backups(backup Backup) []Tool {
 }
 
 type backupArgs struct {
-	Path string `json:"path" doc:"of the directory, which must not exist" min:"1" max:"4096"`
+	Path string `json:"path" doc:"of the directory, which must not exist, in one that does" min:"1" max:"4096"`
 }
 
 type backedUp struct {

@@ -303,9 +303,14 @@ func explainBackup(err error, dir string) error {
 	return explain(err)
 }
 
-// backUp copies the state of this daemon.
+// backUp copies the state of this daemon. The directory above the copy must be there:
+// otherwise the caller has other directories than this daemon, and would never find it.
 func backUp(ctx context.Context, eng *pebble.Engine, dir string, log zerolog.Logger) error {
-	if err := place.CheckPrivate(filepath.Dir(dir)); err != nil {
+	above := filepath.Dir(dir)
+	if _, err := os.Stat(above); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no directory %s for the copy where the daemon runs: run leasehold backup there, as in its container", above)
+	}
+	if err := place.CheckPrivate(above); err != nil {
 		return err
 	}
 	began := time.Now()
