@@ -144,6 +144,21 @@ func TestTopOnATerminal(t *testing.T) {
 		c.types(ctrlC)
 		restored(t, c, before)
 	})
+	t.Run("Ctrl-Z", func(t *testing.T) {
+		for _, command := range []string{"top --run tree", "tree --all --watch"} {
+			c := openConsole(t, env, "sh", "-c", `read x; set -m; leasehold `+command+`; echo "stopped with $?"; fg >/dev/null; echo "ended with $?"; sleep 1000`)
+			c.resize(60, 20)
+			c.types("\n")
+			c.sees("ends")
+			c.types(ctrlZ)
+			c.sees("\x1b[?1049l")
+			c.sees("stopped with 14") // by SIGTSTP or SIGSTOP
+			c.sees("\x1b[?1049h")
+			c.sees("ends") // it is drawn again
+			c.types(ctrlC)
+			c.sees("ended with 0")
+		}
+	})
 	t.Run("NO_COLOR", func(t *testing.T) {
 		c, before := start(t, "NO_COLOR=1")
 		c.types("x")

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -275,21 +274,14 @@ func (j *job) end(ctx context.Context, grace time.Duration, signals <-chan os.Si
 // over. The program continues when exec does. If no shell controls exec, exec
 // is not stopped and continues at once.
 func (j *job) suspend(h *hold) {
-	resumed := make(chan os.Signal, 1)
-	signal.Notify(resumed, syscall.SIGCONT)
-	defer signal.Stop(resumed)
 	j.disarm(true)
 	defer func() {
 		j.disarm(false)
 		j.arm(h)
 	}()
 	j.process.TakeTerminal()
-	if err := syscall.Kill(0, syscall.SIGTSTP); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := terminal.Suspend(); err != nil {
 		return
-	}
-	select {
-	case <-resumed:
-	case <-time.After(200 * time.Millisecond): // the signal did not stop this process
 	}
 	if now().Before(h.deadline()) {
 		j.process.GiveTerminal()

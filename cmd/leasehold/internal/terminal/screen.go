@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -28,6 +29,20 @@ func OpenScreen(out io.Writer) (*screen, error) {
 // Close returns to the normal screen and prints last there.
 func (s *screen) Close(last string) error {
 	_, err := io.WriteString(s.out, screenClose+last)
+	return err
+}
+
+// Suspend is for a SIGTSTP that was caught. It shows the normal screen, stops the process,
+// and returns when it continues in the foreground, or ctx ends.
+func (s *screen) Suspend(ctx context.Context) error {
+	if err := s.Close(""); err != nil {
+		return err
+	}
+	stop()
+	if f, ok := FileOf(s.out); ok {
+		AwaitForeground(ctx, f)
+	}
+	_, err := io.WriteString(s.out, screenOpen)
 	return err
 }
 

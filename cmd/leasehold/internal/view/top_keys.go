@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -17,6 +18,8 @@ func (m *top) press(key tea.KeyPressMsg) tea.Cmd {
 	switch {
 	case name == "ctrl+c":
 		return tea.Quit
+	case name == "ctrl+z":
+		return tea.Exec(suspension{}, func(error) tea.Msg { return nil })
 	case m.question != nil:
 		q := m.question
 		m.question = nil
@@ -254,3 +257,12 @@ func lease(id string) (scope, layer, key string) {
 func (m *top) at(rows []topRow) int {
 	return max(0, slices.IndexFunc(rows, func(r topRow) bool { return r.id == m.chosen[m.tab] }))
 }
+
+// A suspension stops top as Ctrl-Z stops other programs: [tea.Suspend] would wait for ever
+// where no shell continues it.
+type suspension struct{}
+
+func (suspension) Run() error          { return terminal.Suspend() }
+func (suspension) SetStdin(io.Reader)  {}
+func (suspension) SetStdout(io.Writer) {}
+func (suspension) SetStderr(io.Writer) {}

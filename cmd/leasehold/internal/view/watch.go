@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -155,10 +158,18 @@ func (l *look) animate(ctx context.Context, out io.Writer, states <-chan state) 
 		text string
 	)
 	defer func() { err = errors.Join(err, s.Close(text)) }()
+	stops := make(chan os.Signal, 1)
+	signal.Notify(stops, syscall.SIGTSTP)
+	defer signal.Stop(stops)
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for {
 		select {
+		case <-stops:
+			if err := s.Suspend(ctx); err != nil {
+				return err
+			}
+			continue // the next second draws it again
 		case now := <-states:
 			seen, when = &now, time.Now()
 		case <-second.C:
