@@ -245,10 +245,10 @@ func TestAProgramIsNotToldForAModel(t *testing.T) {
 		p.open()
 		p.want(201, "POST", "/leases", `{"key":"own","ttl_secs":1}`, "Leasehold-Messages", "leave")
 		time.Sleep(2 * time.Second)
-		if told := string(p.want(200, "GET", "/leases", "", "Leasehold-Messages", "leave").body); !strings.Contains(told, `"own"`) || strings.Contains(told, `"earlier"`) {
+		if told := p.want(200, "GET", "/leases", "", "Leasehold-Messages", "leave").body; !strings.Contains(told, `"own"`) || strings.Contains(told, `"earlier"`) {
 			t.Errorf("the program is told %s", told)
 		}
-		if told := string(p.want(200, "GET", "/leases", "").body); strings.Contains(told, `"own"`) || !strings.Contains(told, `"earlier"`) {
+		if told := p.want(200, "GET", "/leases", "").body; strings.Contains(told, `"own"`) || !strings.Contains(told, `"earlier"`) {
 			t.Errorf("the model is told %s", told)
 		}
 	})
