@@ -119,28 +119,19 @@ func (s *State) RunsAfter(ctx context.Context, q RunQuery) (p RunPage, err error
 				return &registry.ArgumentError{Argument: "after", Problem: "must be next of the reply before"}
 			}
 		}
+		p.Ended = q.endedRuns(tx)
 		left := q.Limit
 		for row := range tx.ScanFrom(runPrefix, runKey(cmp.Or(q.Name, from))) {
 			run, ok := rows.Decode[Run](tx, row)
 			if ok && q.Name != "" && run.Name != q.Name {
 				break
 			}
-			switch {
-			case !ok:
+			if !ok || q.leavesOut(run) {
 				continue
-			case q.leavesOut(run):
-				if q.After == "" {
-					p.Ended++
-				}
-				continue
-			case p.Next != "":
-				continue // only those that have ended are counted now
 			}
 			seen = true
 			if left == 0 {
-				if p.Next = endOf(p.Runs); q.counts() {
-					continue
-				}
+				p.Next = endOf(p.Runs)
 				return nil
 			}
 			info := RunInfo{Run: run}
@@ -179,9 +170,8 @@ func (s *State) RunsAfter(ctx context.Context, q RunQuery) (p RunPage, err error
 				p.Runs = append(p.Runs, info)
 			}
 			if more {
-				if p.Next = endOf(p.Runs); !q.counts() {
-					return nil
-				}
+				p.Next = endOf(p.Runs)
+				return nil
 			}
 		}
 		if q.Name != "" && !seen {
@@ -196,13 +186,24 @@ func (q *RunQuery) leavesOut(run Run) bool {
 	return q.Living && q.Name == "" && !run.EndedAt.IsZero()
 }
 
-// counts reports whether a page counts the ended runs behind its last one, too.
-func (q *RunQuery) counts() bool { return q.Living && q.Name == "" && q.After == "" }
+// endedRuns returns how many runs a query leaves out, for its first page.
+func (q *RunQuery) endedRuns(tx engine.Tx) (n int) {
+	if q.After != "" || q.Name != "" || !q.Living {
+		return 0
+	}
+	for row := range tx.Scan(runPrefix) {
+		if run, ok := rows.Decode[Run](tx, row); ok && q.leavesOut(run) {
+			n++
+		}
+	}
+	return n
+}
 
 // RunsAlone returns a page of runs without their actors. After is the name of a
 // run.
 func (s *State) RunsAlone(ctx context.Context, q RunQuery) (p RunPage, err error) {
 	return p, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
+		p.Ended = q.endedRuns(tx)
 		from := runKey(q.Name)
 		if q.After != "" {
 			from = runKey(q.After) + "\x00"
@@ -215,15 +216,9 @@ func (s *State) RunsAlone(ctx context.Context, q RunQuery) (p RunPage, err error
 			case q.Name != "" && run.Name != q.Name:
 				return notFound("run %q", q.Name)
 			case q.leavesOut(run):
-				if q.After == "" {
-					p.Ended++
-				}
 				continue
 			case len(p.Runs) == q.Limit:
 				p.Next = p.Runs[q.Limit-1].Name
-				if q.counts() {
-					continue
-				}
 				return nil
 			}
 			info := RunInfo{Run: run}
