@@ -107,6 +107,7 @@ func writeAnswer(w http.ResponseWriter, a api.Answer, timeout time.Duration) err
 
 // An apiForm is the form of one call of the API.
 type apiForm struct {
+	se    *dispatch.Session
 	call  api.Call
 	key   string // the Idempotency-Key
 	again bool   // another request had the call, and this one takes it back
@@ -114,10 +115,24 @@ type apiForm struct {
 }
 
 func (f *apiForm) reply(_ *wire.Message, r tools.Reply) []byte {
-	return f.become(f.call.Answer(r))
+	return f.become(f.orEnded(f.call.Answer(r)))
 }
 
-func (f *apiForm) refuse(_ *wire.Message, err error) []byte { return f.become(api.Refuse(err)) }
+func (f *apiForm) refuse(_ *wire.Message, err error) []byte {
+	return f.become(f.orEnded(api.Refuse(err)))
+}
+
+// orEnded returns the answer of every call in a session that does not exist, if the call
+// was refused because the session ended while it ran. What an actor that has ended is told
+// says more.
+func (f *apiForm) orEnded(a api.Answer) api.Answer {
+	_, told := errors.AsType[*dispatch.EndedError](context.Cause(f.se.Context()))
+	refused := a.Status == http.StatusUnauthorized || a.Status == http.StatusServiceUnavailable
+	if refused && f.se.Context().Err() != nil && !told {
+		return noAPISession
+	}
+	return a
+}
 
 func (f *apiForm) broken(_ *wire.Message, fault string) []byte {
 	return f.become(api.Problem(http.StatusInternalServerError, "INTERNAL", fault))
@@ -216,7 +231,7 @@ func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatc
 		env.Key = fmt.Sprintf("%s %x", requestOf(key), env.Print())
 		env.Params.Meta.Call = env.Key
 	}
-	form := &apiForm{call: asked, key: key}
+	form := &apiForm{se: hs.se, call: asked, key: key}
 	if hs.call(w, r, env, arguments, form); form.again {
 		sleep(r.Context(), lateCopy)
 		hs.call(w, r, env, arguments, form)

@@ -278,6 +278,41 @@ func TestADeletedSessionIsNotResumed(t *testing.T) {
 	})
 }
 
+// A call that runs while another request ends its session is carried out, or answered as
+// every call is after that: so a program knows that it can open another session and make the
+// call there.
+func TestACallWhoseSessionEndsIsToldSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{}))
+		holder := p.another("holder").open()
+		holder.want(201, "POST", "/leases", `{"key":"taken","ttl_secs":86400}`)
+		for range 100 {
+			p.open()
+			var all sync.WaitGroup
+			for n, call := range []struct{ method, path, body string }{
+				{"POST", "/leases", `{"key":"taken","wait_secs":50}`},
+				{"POST", "/leases", `{"key":"free","mode":"shared"}`},
+				{"POST", "/queues/q/tasks", `{"payload":1}`},
+				{"POST", "/tasks/next", `{"queues":["none"],"ttl_secs":60,"wait_secs":50}`},
+				{"GET", "/leases", ""},
+			} {
+				all.Go(func() {
+					a := p.ask(call.method, call.path, call.body)
+					if ended := a.status == 404 && a.header.Get("Leasehold-Session") == "ended"; !ended && (n == 0 || n == 3 || a.status >= 300) {
+						t.Errorf("%s %s is answered %d %s", call.method, call.path, a.status, a.body)
+					}
+				})
+			}
+			all.Go(func() {
+				time.Sleep(time.Microsecond)
+				p.want(204, "DELETE", "/session", "")
+			})
+			all.Wait()
+			p.session = ""
+		}
+	})
+}
+
 // A proxy may send a request a second time, long after its answer. Nobody reads the
 // answer to that, so it takes nothing that the program has given back since.
 func TestARequestWithAKeyAcquiresOnce(t *testing.T) {
