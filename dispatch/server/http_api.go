@@ -107,7 +107,7 @@ func writeAnswer(w http.ResponseWriter, a api.Answer, timeout time.Duration) err
 
 // An apiForm is the form of one call of the API.
 type apiForm struct {
-	se    *dispatch.Session
+	hs    *httpSession
 	call  api.Call
 	key   string // the Idempotency-Key
 	again bool   // another request had the call, and this one takes it back
@@ -126,9 +126,9 @@ func (f *apiForm) refuse(_ *wire.Message, err error) []byte {
 // was refused because the session ended while it ran. What an actor that has ended is told
 // says more.
 func (f *apiForm) orEnded(a api.Answer) api.Answer {
-	_, told := errors.AsType[*dispatch.EndedError](context.Cause(f.se.Context()))
+	_, told := errors.AsType[*dispatch.EndedError](context.Cause(f.hs.se.Context()))
 	refused := a.Status == http.StatusUnauthorized || a.Status == http.StatusServiceUnavailable
-	if refused && f.se.Context().Err() != nil && !told {
+	if refused && f.hs.over.Load() && !told {
 		return noAPISession
 	}
 	return a
@@ -231,7 +231,7 @@ func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatc
 		env.Key = fmt.Sprintf("%s %x", requestOf(key), env.Print())
 		env.Params.Meta.Call = env.Key
 	}
-	form := &apiForm{se: hs.se, call: asked, key: key}
+	form := &apiForm{hs: hs, call: asked, key: key}
 	if hs.call(w, r, env, arguments, form); form.again {
 		sleep(r.Context(), lateCopy)
 		hs.call(w, r, env, arguments, form)

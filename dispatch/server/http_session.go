@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,6 +41,8 @@ type httpSession struct {
 
 	ctx context.Context // of its calls and streams; ends with it
 	cut context.CancelCauseFunc
+
+	over atomic.Bool // it ends: no further call finds it
 
 	watch   sync.WaitGroup // WatchNotices and the watch over se
 	release func()         // stops them
@@ -238,6 +241,7 @@ func (hs *httpSession) end(cause error) {
 	if !first {
 		return
 	}
+	hs.over.Store(true)
 	defer func() {
 		e.mu.Lock()
 		delete(e.ends, hs.se.Handle())
