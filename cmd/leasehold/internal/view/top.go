@@ -36,14 +36,11 @@ redrive a queue; q to quit.`,
 		Example: `  leasehold top
   leasehold top --run release-42`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: exit.Tidily(func(cmd *cobra.Command, _ []string) error {
 			out, ok := terminal.FileOf(cmd.OutOrStdout()) // of which the program asks the size
 			if !ok || !terminal.Redraws(out) {
 				return exit.Hint(exit.Usagef("top needs a terminal"), "leasehold tree --watch and leasehold leases --watch print what changes elsewhere")
 			}
-			ctx, stop := terminal.UntilHangup(cmd.Context())
-			defer stop()
-			cmd.SetContext(ctx)
 			link := &topLink{open: func() (*client.Client, error) { return connection.Operator(cmd, false) }}
 			defer link.close()
 			m := newTop(cmd.Context(), link, run, terminal.PaintFor(out).On)
@@ -57,7 +54,7 @@ redrive a queue; q to quit.`,
 				return nil // Ctrl-C ends it normally
 			}
 			return err
-		},
+		}),
 	})
 	RunFlag(cmd, &run)
 	return cmd
