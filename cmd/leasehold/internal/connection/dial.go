@@ -59,11 +59,7 @@ type Dialer struct {
 	// where it is expected. For a server elsewhere it is the URL.
 	Socket string
 
-	// byHand says that a person or a supervisor started that daemon. They chose
-	// its options and will start it again; a daemon started on demand would
-	// take its place.
-	byHand bool
-
+	pid   int         // of the daemon of the last connection; 0 if it is not known
 	at    int         // which of the servers elsewhere to try first
 	apart atomic.Bool // the daemon of the last connection runs in another container
 
@@ -128,7 +124,7 @@ func (d *Dialer) Reach(ctx context.Context, start bool) (net.Conn, error) {
 		return d.reachServer(ctx)
 	}
 	nc, err := d.find(ctx)
-	if errors.Is(err, ErrNoDaemon) && start && !d.byHand {
+	if errors.Is(err, ErrNoDaemon) && start && !d.byHand() {
 		d.target = d.target.Apart()
 		if refusal := d.mayStart(); refusal != nil {
 			return nil, refusal
@@ -138,11 +134,18 @@ func (d *Dialer) Reach(ctx context.Context, start bool) (net.Conn, error) {
 	if err != nil {
 		return nil, withDoctor(ctx, err)
 	}
-	pid, err := server.PeerPID(nc)
-	owner, ok := place.OwnerOf(d.Socket)
-	d.apart.Store(err == nil && !process.Sees(pid))
-	d.byHand = err == nil && ok && owner.PID == pid && !owner.OnDemand
+	d.pid, err = server.PeerPID(nc)
+	d.apart.Store(err == nil && !process.Sees(d.pid))
 	return nc, nil
+}
+
+// byHand reports whether a person or a supervisor started the daemon of the last
+// connection. They chose its options and will start it again; a daemon started on demand
+// would take its place. That is looked up when it matters, because a daemon listens a
+// moment before it has written who started it.
+func (d *Dialer) byHand() bool {
+	owner, ok := place.OwnerOf(d.Socket)
+	return ok && d.pid != 0 && owner.PID == d.pid && !owner.OnDemand
 }
 
 // AskDoctor is the hint of an error of which nothing better is known.
@@ -243,13 +246,8 @@ func (d *Dialer) mayStart() error {
 			"start that daemon again: leasehold serve --state %s --socket %s; or remove %s.owner to give the socket to another state",
 			owner.State, d.target.Socket, d.target.Socket)
 	}
-	state := d.State()
-	if state == "" {
+	if d.State() == "" {
 		return fmt.Errorf("%w listens at %s, and there is no place for the state of another: set HOME or XDG_STATE_HOME", ErrNoDaemon, d.target.Socket)
-	}
-	if r, ok := place.ReadRecord(state); ok && !r.OnDemand && !r.Alive() && r.SameBoot() {
-		return exit.Hint(fmt.Errorf("%w listens at %s: the one that was started by hand was killed", ErrNoDaemon, r.Socket),
-			"start it again as it was started, or with leasehold restart")
 	}
 	return nil
 }

@@ -62,19 +62,30 @@ func (d *Dialer) start(ctx context.Context) (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if nc, findErr := d.find(ctx); findErr == nil {
+		nc, findErr := d.find(ctx)
+		if findErr == nil {
 			return nc, nil // whoever had the lock has started it
 		}
-		if locked {
-			break
-		}
-		if err := Pause(ctx, wait); err != nil {
-			return nil, err
+		last, known := place.ReadRecord(state)
+		byHand := known && !last.OnDemand
+		switch {
+		case byHand && last.Alive(): // it ends, or listens again soon; one that was killed closes its sockets first
+			if Pause(ctx, wait) != nil {
+				return nil, findErr
+			}
+		case byHand && last.SameBoot():
+			return nil, exit.Hint(fmt.Errorf("%w listens at %s: the one that was started by hand was killed", ErrNoDaemon, last.Socket),
+				"start it again as it was started, or with leasehold restart")
+		case locked:
+			return d.Launch(ctx, state, state, []string{
+				"serve", "--on-demand", "--state", state, "--socket", d.target.Socket, "--idle-exit", idleExit.String(),
+			})
+		default:
+			if err := Pause(ctx, wait); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return d.Launch(ctx, state, state, []string{
-		"serve", "--on-demand", "--state", state, "--socket", d.target.Socket, "--idle-exit", idleExit.String(),
-	})
 }
 
 // Launch starts the daemon of a state in a directory, detached from this

@@ -1,0 +1,69 @@
+package connection_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/engine/clock"
+)
+
+// unstartable returns a place where the start of a daemon fails, because its log cannot be
+// written.
+func unstartable(t *testing.T) place.Target {
+	dir := t.TempDir()
+	if err := os.Mkdir(place.Log(dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return place.Target{State: dir, Socket: filepath.Join(dir, "s"), Named: true}
+}
+
+// A daemon listens before it has written who started it.
+func TestADaemonStartedByHandIsNotReplacedWhateverItHadWritten(t *testing.T) {
+	target := unstartable(t)
+	ln, err := net.Listen("unix", target.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	d := connection.NewDialer(target)
+	nc, err := d.Reach(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if err := (place.Record{State: target.State, Socket: target.Socket}).ThisProcess().Write(); err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	if _, err := d.Reach(t.Context(), true); !errors.Is(err, connection.ErrNoDaemon) {
+		t.Error(err)
+	}
+}
+
+// A process that was killed closes its sockets before it has ended.
+func TestADaemonStartedByHandIsNotReplacedWhileItDies(t *testing.T) {
+	target := unstartable(t)
+	daemon := exec.Command("sleep", "600")
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer daemon.Wait()
+	defer daemon.Process.Kill()
+	record := place.Record{State: target.State, Socket: target.Socket, PID: daemon.Process.Pid, Boot: clock.Boot()}
+	record.Start = process.Find(record.PID).Start
+	if err := record.Write(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(100*time.Millisecond, func() { daemon.Process.Kill() }).Stop()
+	if _, err := connection.NewDialer(target).Reach(t.Context(), true); !errors.Is(err, connection.ErrNoDaemon) {
+		t.Error(err)
+	}
+}
