@@ -25,26 +25,41 @@ func unstartable(t *testing.T) place.Target {
 	return place.Target{State: dir, Socket: filepath.Join(dir, "s"), Named: true}
 }
 
-// A daemon listens before it has written who started it.
-func TestADaemonStartedByHandIsNotReplacedWhateverItHadWritten(t *testing.T) {
-	target := unstartable(t)
-	ln, err := net.Listen("unix", target.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	d := connection.NewDialer(target)
-	nc, err := d.Reach(t.Context(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	if err := (place.Record{State: target.State, Socket: target.Socket}).ThisProcess().Write(); err != nil {
-		t.Fatal(err)
-	}
-	ln.Close()
-	if _, err := d.Reach(t.Context(), true); !errors.Is(err, connection.ErrNoDaemon) {
-		t.Error(err)
+// A daemon listens before it has written who started it, and its state may be removed while
+// it dies and can still be connected to.
+func TestADaemonStartedByHandIsNotReplacedWheneverItIsLookedAt(t *testing.T) {
+	for _, there := range [][3]bool{{false, true, true}, {true, false, false}, {false, true, false}, {false, false, true}} {
+		target := unstartable(t)
+		ln, err := net.Listen("unix", target.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		d := connection.NewDialer(target)
+		for at, recorded := range there {
+			record := place.Record{State: target.State, Socket: target.Socket}.ThisProcess()
+			if recorded {
+				err = record.Write()
+			} else {
+				err = os.RemoveAll(target.Socket + ".owner")
+			}
+			err = errors.Join(err, os.RemoveAll(filepath.Join(target.State, "daemon.json"))) // as after a stop
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at == len(there)-1 {
+				break
+			}
+			nc, err := d.Reach(t.Context(), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			nc.Close()
+		}
+		ln.Close()
+		if _, err := d.Reach(t.Context(), true); !errors.Is(err, connection.ErrNoDaemon) {
+			t.Errorf("recorded at two connections and at the loss: %v: %v", there, err)
+		}
 	}
 }
 

@@ -59,7 +59,13 @@ type Dialer struct {
 	// where it is expected. For a server elsewhere it is the URL.
 	Socket string
 
-	pid   int         // of the daemon of the last connection; 0 if it is not known
+	pid int // of the daemon of the last connection; 0 if it is not known
+
+	// byHand says that a person or a supervisor started that daemon. They chose
+	// its options and will start it again; a daemon started on demand would
+	// take its place.
+	byHand bool
+
 	at    int         // which of the servers elsewhere to try first
 	apart atomic.Bool // the daemon of the last connection runs in another container
 
@@ -124,7 +130,10 @@ func (d *Dialer) Reach(ctx context.Context, start bool) (net.Conn, error) {
 		return d.reachServer(ctx)
 	}
 	nc, err := d.find(ctx)
-	if errors.Is(err, ErrNoDaemon) && start && !d.byHand() {
+	if errors.Is(err, ErrNoDaemon) {
+		d.learn()
+	}
+	if errors.Is(err, ErrNoDaemon) && start && !d.byHand {
 		d.target = d.target.Apart()
 		if refusal := d.mayStart(); refusal != nil {
 			return nil, refusal
@@ -134,18 +143,21 @@ func (d *Dialer) Reach(ctx context.Context, start bool) (net.Conn, error) {
 	if err != nil {
 		return nil, withDoctor(ctx, err)
 	}
-	d.pid, err = server.PeerPID(nc)
-	d.apart.Store(err == nil && !process.Sees(d.pid))
+	pid, err := server.PeerPID(nc)
+	d.apart.Store(err == nil && !process.Sees(pid))
+	if err != nil || pid != d.pid {
+		d.pid, d.byHand = pid, false
+	}
+	d.learn()
 	return nc, nil
 }
 
-// byHand reports whether a person or a supervisor started the daemon of the last
-// connection. They chose its options and will start it again; a daemon started on demand
-// would take its place. That is looked up when it matters, because a daemon listens a
-// moment before it has written who started it.
-func (d *Dialer) byHand() bool {
+// learn looks up who started the daemon of the last connection. It is called again when
+// that is gone, because a daemon listens a moment before it has written it. What was
+// learned stays, because the state may have been removed since.
+func (d *Dialer) learn() {
 	owner, ok := place.OwnerOf(d.Socket)
-	return ok && d.pid != 0 && owner.PID == d.pid && !owner.OnDemand
+	d.byHand = d.byHand || ok && d.pid != 0 && owner.PID == d.pid && !owner.OnDemand
 }
 
 // AskDoctor is the hint of an error of which nothing better is known.
