@@ -1,7 +1,10 @@
 package server
 
 import (
+	"encoding/binary"
+	"maps"
 	"sync"
+	"time"
 
 	"github.com/leasehold/leasehold/engine/call"
 )
@@ -11,7 +14,12 @@ import (
 type marked struct {
 	mu    sync.Mutex
 	calls map[string]*markedCall // by the call's key
+	again map[string]time.Time   // by the call's key and fingerprint: when its client last sent it again
 }
+
+// maxAgain is the greatest number of calls that are remembered as sent again. They are
+// kept as long as their answers.
+const maxAgain = 4096
 
 type markedCall struct {
 	in   *requests
@@ -39,8 +47,10 @@ func (k *marked) hold(t *requests, r *request) (leave func()) {
 // passes it on when it goes on, and the client has sent the call again over
 // another server meanwhile. So r yields to a call that waits on a newer
 // connection, where its client reads the answer. It also yields if its own
-// connection is over. Otherwise r waits, even if its connection ends meanwhile: two
-// copies that run at the same time could undo what the other has answered.
+// connection is over, and if its client has sent the call again since, over HTTP or
+// another server: it might have gone on, and a rule that records no answer would not
+// notice. Otherwise r waits, even if its connection ends meanwhile: two copies that run
+// at the same time could undo what the other has answered.
 //
 // A different request with the Idempotency-Key of a call that somebody waits for is
 // no copy: enter cancels it, and it is refused.
@@ -54,7 +64,7 @@ func (k *marked) enter(t *requests, r *request) (leave func()) {
 		return func() {}
 	}
 	late := r.ctx.Err() != nil || t.conn > 0 && earlier != nil && earlier.in.conn > t.conn && earlier.in.answers(earlier.r)
-	if earlier != nil && late {
+	if k.overtakenLocked(r.name) || earlier != nil && late {
 		k.mu.Unlock()
 		t.yield(r)
 		return func() {}
@@ -66,6 +76,26 @@ func (k *marked) enter(t *requests, r *request) (leave func()) {
 		<-earlier.done // it is cut off, so it ends
 	}
 	return leave
+}
+
+// overtakenLocked reports whether a request arrives after another of its call that the
+// client has sent later.
+func (k *marked) overtakenLocked(c call.Call) bool {
+	key := string(binary.BigEndian.AppendUint64([]byte(c.Key()), c.Print))
+	if c.SentFirst() {
+		_, overtaken := k.again[key]
+		return overtaken
+	}
+	if now := time.Now(); len(k.again) >= maxAgain {
+		maps.DeleteFunc(k.again, func(_ string, at time.Time) bool { return now.Sub(at) > call.Keep })
+	}
+	if k.again == nil {
+		k.again = make(map[string]time.Time)
+	}
+	if len(k.again) < maxAgain {
+		k.again[key] = time.Now()
+	}
+	return false
 }
 
 func (k *marked) addLocked(key string, own *markedCall) (leave func()) {

@@ -83,6 +83,52 @@ func TestTheAnswerGoesToTheNewerConnection(t *testing.T) {
 	}
 }
 
+// Rules that record no answer cannot tell a late copy of a call from a new one: here the
+// sub-agent's name was used again since. Another call with the same mark is no copy.
+func TestALateCopyOfACallWithoutARecordChangesNothing(t *testing.T) {
+	end := func(id int, party string, again bool) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"hook_party_end","arguments":{"party":%q},`+
+			`"_meta":{"leasehold/call":"m","leasehold/resent":%t}}}`, id, party, again)
+	}
+	const acquire, list = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":"a","as":"s"}}}`,
+		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"lease_list","arguments":{}}}`
+	steps := func(t *testing.T, ask func(line string) string, late func(line string)) {
+		ask(end(1, "s", true))
+		ask(acquire)
+		late(end(1, "s", false))
+		if held := ask(list); !strings.Contains(held, `"key":"a"`) {
+			t.Errorf("after a late copy: %s", held)
+		}
+		late(end(4, "t", false))
+		ask(end(5, "s", true))
+		if held := ask(list); strings.Contains(held, `"key":"a"`) {
+			t.Errorf("after the end: %s", held)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		session := w.open(t)
+		ask := func(line string) string { _, body := w.do(t, "POST", line, session...); return body }
+		steps(t, ask, func(line string) { ask(line) })
+	})
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		d.token(t, "root")
+		p, older := d.pipe(t), d.pipe(t)
+		p.greet(server.Hello{Token: d.token(t, "w")})
+		older.greet(server.Hello{Handle: p.welcome.Handle})
+		ask := func(line string) string {
+			p.send("%s", line)
+			text, err := p.br.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			return text
+		}
+		steps(t, ask, func(line string) { older.send("%s", line); synctest.Wait() })
+	})
+}
+
 // The answer to a call may be lost behind the connection that it was written to: in
 // another server, or in a proxy. So a call with a mark that is sent again is carried
 // out once, whatever that connection has shown, also long after its answer.

@@ -117,6 +117,9 @@ func (c Call) Original() Call {
 	return c
 }
 
+// SentFirst reports whether c is such a request.
+func (c Call) SentFirst() bool { return c.original }
+
 // Overtaken reports whether c, which has found an answer, must take nothing even if
 // what was granted by the answer is gone: it arrives after another request of the
 // call, or has a request_id. Otherwise its client waits for an answer.
@@ -388,7 +391,7 @@ func (c Call) Restore(tx engine.Tx, a Answer) {
 // Append adds the call to a record, for a rule that answers it later or for a
 // server that makes it. [Read] reads it back, without its Log.
 func (c Call) Append(w *record.Writer) {
-	w.Flags(c.memory, c.outer != "")
+	w.Flags(c.memory, c.outer != "", c.original)
 	w.ID(c.Session)
 	w.Text(c.Name)
 	w.Text(c.request)
@@ -403,7 +406,7 @@ func (c Call) Append(w *record.Writer) {
 // Read reads what Append wrote.
 func Read(r *record.Reader) (c Call) {
 	var outer bool
-	r.Flags(&c.memory, &outer)
+	r.Flags(&c.memory, &outer, &c.original)
 	c.Session, c.Name, c.request, c.Print, c.reqPrint = r.ID(), r.Text(), r.Text(), r.Uint(), r.Uint()
 	if outer {
 		c.outer, c.outPrint = r.Text(), r.Uint()
