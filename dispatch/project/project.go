@@ -97,6 +97,23 @@ func projectAt(top, gitDir string) Project {
 	return Project{Root: root, Top: top, Repository: true, identity: root}
 }
 
+// Around returns the project that has p as a submodule, if there is one. Its agents may
+// lease the files of the submodule, too.
+func (p Project) Around() (around Project, ok bool) {
+	top, gitDir, ok := checkout(filepath.Dir(p.Top))
+	if !ok {
+		return Project{}, false
+	}
+	if real, err := filepath.EvalSymlinks(gitDir); err == nil {
+		gitDir = spelled(real)
+	}
+	modules := filepath.Join(gitDir, "modules") + string(filepath.Separator)
+	if !strings.HasPrefix(p.identity, modules) {
+		return Project{}, false // another repository, which only happens to be there
+	}
+	return projectAt(top, gitDir), true
+}
+
 // Run returns the name of the project's run: the one in its settings or, by
 // default, the name of its directory with a hash of the path. The hash gives
 // two projects with the same name different runs.

@@ -37,22 +37,34 @@ func runGit(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	files, err := committed(cmd, of.Top)
+	if err != nil {
+		return err
+	}
+	// Agents of the project around a submodule lease its files in their own run.
+	for p, ok := of, true; ok; p, ok = p.Around() {
+		if err := checkCommit(cmd, p, of.Top, files); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkCommit refuses a commit of files below top that others have leased in the run of
+// a project.
+func checkCommit(cmd *cobra.Command, of project.Project, top string, files []string) error {
 	settings, err := of.Settings()
 	if err != nil {
 		return exit.Hint(err, "git has not made the commit: correct that file; git commit --no-verify commits without a look at the leases")
 	}
-	run, err := place.Run("", dir)
-	if err != nil {
-		return err
-	}
-	files, err := committed(cmd, of.Top)
+	run, err := place.Run("", of.Top)
 	if err != nil {
 		return err
 	}
 	names := map[string]string{}
 	var keys []string
 	for _, name := range files {
-		key, err := committedKey(of.Top, name)
+		key, err := committedKey(of.Top, filepath.Join(top, name))
 		if err != nil {
 			return err
 		}
@@ -126,10 +138,11 @@ const maxKeys = 1000
 
 // committedKey returns the lease key of a file in a commit. A commit contains a symbolic
 // link itself and not its target, so the link is not followed.
-func committedKey(top, name string) (string, error) {
-	path := filepath.Join(top, name)
+func committedKey(top, path string) (string, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return keyOf("", name)
+		if name, err := filepath.Rel(top, path); err == nil {
+			return keyOf("", name)
+		}
 	}
 	return keyOf(top, path)
 }
