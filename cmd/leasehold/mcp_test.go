@@ -275,6 +275,20 @@ func TestDaemonThatCannotStartIsToldToTheClient(t *testing.T) {
 	}
 }
 
+func TestAStartThatIsNotPossibleIsToldToTheClient(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	lock := place.StartLock(inDir(t, "state/leasehold"))
+	if err := os.MkdirAll(lock, 0o700); err != nil { // as on a disk that is read-only, no file can be opened there
+		t.Fatal(err)
+	}
+	s, _ := startShim(t)
+	s.send(initializeLine)
+	if r := s.receive(); r.Error == nil || !strings.Contains(r.Error.Message, "did not start: open "+lock) {
+		t.Errorf("initialize: %+v %+v", r, r.Error)
+	}
+}
+
 func TestTokenThatOpensNothingIsToldToTheClient(t *testing.T) {
 	t.Parallel()
 	newDir(t)

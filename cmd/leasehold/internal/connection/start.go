@@ -52,7 +52,7 @@ func (d *Dialer) start(ctx context.Context) (net.Conn, error) {
 	}
 	lock, err := os.OpenFile(place.StartLock(state), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, &StartError{err}
 	}
 	defer lock.Close() // and with it the lock
 	// Hundreds may wait on a machine that has just started. They wait longer each
@@ -60,7 +60,7 @@ func (d *Dialer) start(ctx context.Context) (net.Conn, error) {
 	for wait := startPoll; ; wait = min(2*wait, lastPoll) {
 		locked, err := process.TryLock(lock)
 		if err != nil {
-			return nil, err
+			return nil, &StartError{err}
 		}
 		nc, findErr := d.find(ctx)
 		if findErr == nil {
