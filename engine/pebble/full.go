@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -163,6 +164,13 @@ func (s *stateFS) hold(size int64) bool {
 		s.room.failed.Add(1)
 	}
 	return err == nil
+}
+
+// Spent reports whether the process that has a state open in dir has no reserve. It
+// counts the disk as full, whatever the system says.
+func Spent(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, reserveFile))
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // yield removes the reserve after a write found no space, and reports whether

@@ -205,7 +205,7 @@ func RefusalOf(err error) Refusal {
 		r.Code, r.Data = "DEADLOCK", map[string]any{"cycle": cycleOf(deadlock.Cycle)}
 	case errors.Is(err, engine.ErrFull):
 		r.Code = "UNAVAILABLE"
-		r.Message = "the disk that the daemon keeps its state on is almost full, so nothing larger can be stored; free some space on it, then try again. Releasing, renewing and reading still work"
+		r.Message = "the disk that the daemon keeps its state on is almost full, so nothing larger can be stored; free some space on it, or raise its quota, then try again. Releasing, renewing and reading still work"
 	default:
 		r.Code = "UNAVAILABLE"
 	}

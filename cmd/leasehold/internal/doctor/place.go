@@ -182,8 +182,11 @@ func examinePlace(inDatabase bool) []finding {
 		return found
 	}
 	if room < minRoom {
-		wrong(fmt.Sprintf("%s has %d MiB free: a daemon that cannot write stops to serve", at, room>>20),
+		wrong(fmt.Sprintf("%s has %d MiB free: a daemon that cannot write stops", at, room>>20),
 			fmt.Sprintf("make room for at least %d MiB", minRoom>>20))
+	} else if r, known := place.ReadRecord(dir); known && r.Alive() && !inDatabase && pebble.Spent(files) {
+		wrong(fmt.Sprintf("the daemon could not write to %s, although %.1f GiB are free, as where a quota or the number of files is used up: it refuses new tasks and larger values", at, float64(room)/(1<<30)),
+			"remove files that nobody needs, or raise the quota: the daemon notices it within seconds")
 	}
 	if at == files && !inDatabase && !place.Open(dir) {
 		format, err := pebble.Look(files, dispatch.FormatKey)
