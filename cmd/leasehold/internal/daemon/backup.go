@@ -290,7 +290,7 @@ func explainBackup(err error, dir string) error {
 	case errors.As(err, &hinted):
 		return err
 	case strings.Contains(err.Error(), syscall.ENOSPC.Error()), strings.Contains(err.Error(), syscall.EDQUOT.Error()): // the daemon's error comes as text
-		return exit.Hint(err, "nothing is left of the copy: make room in %s, or name a directory on another disk", filepath.Dir(dir))
+		return exit.Hint(err, "nothing is left of the copy: %s", exit.SystemHint(&fs.PathError{Op: "write", Path: dir, Err: syscall.ENOSPC}))
 	case strings.Contains(err.Error(), syscall.EFBIG.Error()):
 		return exit.Hint(err, "nothing is left of the copy: %s", exit.SystemHint(syscall.EFBIG))
 	case connection.IsCode(err, "FORBIDDEN"):

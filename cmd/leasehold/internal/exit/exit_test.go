@@ -36,6 +36,9 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(dir, "none"))
 	_, noTemp := os.MkdirTemp("", "")
 	at := func(cause error) error { return &fs.PathError{Op: "open", Path: file, Err: cause} }
+	bind := func(cause error) error {
+		return &net.OpError{Op: "listen", Net: "unix", Addr: &net.UnixAddr{Name: file, Net: "unix"}, Err: os.NewSyscallError("bind", cause)}
+	}
 	for _, c := range []struct {
 		err  error
 		hint string
@@ -60,10 +63,14 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 		{os.NewSyscallError("accept4", syscall.ENOSYS), "the kernel, or the rules of this container (seccomp), lack that system call: allow it, or run leasehold elsewhere"},
 		{&net.OpError{Op: "listen", Net: "unix", Err: os.NewSyscallError("socket", syscall.EMFILE)}, "this process may have no more files open: raise the limit, which is ulimit -n, or LimitNOFILE in a unit of systemd"},
 		{&fs.PathError{Op: "readlink", Path: "/proc/self/exe", Err: syscall.ENOENT}, "/proc is not mounted here: mount -t proc proc /proc, or start the container with it"},
-		{at(syscall.EROFS), dir + " is mounted read-only: name a place that can be written"},
+		{at(syscall.EROFS), dir + " is mounted read-only: mount it so that it can be written, or name another place"},
 		{at(syscall.EACCES), "it is write-protected, or another user's: name a place of yours"},
 		{&fs.PathError{Op: "chmod", Path: file, Err: syscall.EPERM}, "the file system of " + dir + " cannot keep a file for its owner alone: name a place on another"},
 		{&net.OpError{Op: "listen", Net: "unix", Err: os.NewSyscallError("bind", syscall.EIO)}, "the file system there may have no sockets: name a path on another"},
+		{bind(syscall.ENOSPC), "make room in " + dir + ", or name a place on another disk"},
+		{bind(syscall.EROFS), dir + " is mounted read-only: mount it so that it can be written, or name another place"},
+		{bind(syscall.EACCES), "it is write-protected, or another user's: name a place of yours"},
+		{bind(syscall.EPERM), "the file system there may have no sockets: name a path on another"},
 		{exit.Hint(at(syscall.EACCES), "ask the operator"), "ask the operator"},
 		{at(fs.ErrNotExist), ""}, // the file itself, which the error names
 		{&fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}, ""}, // somebody else chose it

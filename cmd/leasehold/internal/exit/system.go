@@ -38,6 +38,11 @@ func SystemHint(err error) string {
 		case "tcp":
 			return listenHint(failed)
 		case "unix":
+			switch number, _ := errors.AsType[syscall.Errno](err); {
+			case failed.Addr == nil:
+			case number == syscall.ENOSPC, number == syscall.EDQUOT, number == syscall.EROFS, number == syscall.EACCES:
+				return SystemHint(&fs.PathError{Op: "bind", Path: failed.Addr.String(), Err: number})
+			}
 			return "the file system there may have no sockets: name a path on another"
 		}
 	}
@@ -66,7 +71,7 @@ func SystemHint(err error) string {
 	case errors.Is(failed, syscall.ENOSPC), errors.Is(failed, syscall.EDQUOT):
 		return "make room in " + dir + ", or name a place on another disk"
 	case errors.Is(failed, syscall.EROFS):
-		return dir + " is mounted read-only: name a place that can be written"
+		return dir + " is mounted read-only: mount it so that it can be written, or name another place"
 	case errors.Is(failed, syscall.ENOTDIR):
 		return "a part of that path is a file: name a place in a directory"
 	case errors.Is(failed, fs.ErrPermission):
@@ -99,12 +104,15 @@ func listenHint(err error) string {
 	return "an address is HOST:PORT, such as 127.0.0.1:7711"
 }
 
-// withoutFiles reports whether a file system has no room for another file. It may still
-// have space.
+// withoutFiles reports whether a file system has no room for more files. It may still
+// have space. Whoever failed may have removed some of its own files since.
 func withoutFiles(dir string) bool {
 	var s unix.Statfs_t
-	return unix.Statfs(dir, &s) == nil && s.Files > 0 && s.Ffree == 0
+	return unix.Statfs(dir, &s) == nil && s.Files > 0 && s.Ffree < fewFiles
 }
+
+// fewFiles is more than the files that one command makes before one more is too many.
+const fewFiles = 16
 
 // leadsNowhere returns what to do about a directory that cannot be reached although its
 // name is taken: a link to one that is not there, as below a mount point where nothing is
