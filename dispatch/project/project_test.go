@@ -126,6 +126,16 @@ func TestRepositoriesOfOtherShapes(t *testing.T) {
 	if run := runOf(t, lib); run == runOf(t, seed) || !strings.HasPrefix(run, "lib-") || filepath.Base(of(t, lib).Root) != "lib" {
 		t.Errorf("a submodule is of run %s, at %s", run, of(t, lib).Root)
 	}
+	if around, ok := of(t, lib).Around(); !ok || around.Root != of(t, seed).Root {
+		t.Errorf("around a submodule is %+v, %t", around, ok)
+	}
+	apart := mkdir(t, seed, "apart")
+	git(t, apart, "init", "--quiet")
+	for _, dir := range []string{seed, apart} {
+		if around, ok := of(t, dir).Around(); ok {
+			t.Errorf("around %s is %+v", dir, around)
+		}
+	}
 }
 
 // A directory outside of git is a project, and git init does not change its
