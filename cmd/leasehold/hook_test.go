@@ -148,6 +148,41 @@ func TestTheNextConversationMayWrite(t *testing.T) {
 	}
 }
 
+// A model whose conversation goes on in another process is told that what it held there
+// has ended, also while no daemon runs; and what it holds, if it is the same process.
+func TestTheHookTellsAModelThatItWasResumed(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	h := &hooked{t: t, dir: shop, pid: os.Getpid()}
+	begin := func(name, source string) string {
+		return strings.ReplaceAll(h.run(name, fmt.Sprintf(`{"cwd":%q,"session_id":"s","hook_event_name":"SessionStart","source":%q}`, shop, source)), `\"`, `"`)
+	}
+	ended := func(when string) {
+		t.Helper()
+		for name, sources := range map[string][]string{"claude": {"resume", "fork"}, "codex": {"resume"}, "gemini": {"resume"}, "qwen": {"resume"}} {
+			for _, source := range sources {
+				if told := begin(name, source); !strings.Contains(told, "was resumed") || !strings.Contains(told, "have ended") || strings.Contains(told, "you still hold") {
+					t.Errorf("%s, at %s, %s: the model is told %s", name, source, when, told)
+				}
+			}
+			if told := begin(name, "startup"); told != "" {
+				t.Errorf("%s, at startup, %s: the model is told %s", name, when, told)
+			}
+		}
+	}
+	ended("without a daemon")
+	startDaemon(t)
+	ended("with a daemon")
+	client, _ := startShim(t, "--directory", shop) // of this process
+	client.handshake()
+	client.call(11, "run_lease_acquire", `{"key":"deploy"}`)
+	client.answer(11)
+	if told := begin("claude", "resume"); !strings.Contains(told, "was resumed") || !strings.Contains(told, `you still hold run lease "deploy"`) {
+		t.Errorf("the model is told %s", told)
+	}
+}
+
 // A daemon that is killed while a hook asks keeps the leases, so the hook asks the next
 // one.
 func TestTheHookAsksADaemonThatIsBack(t *testing.T) {

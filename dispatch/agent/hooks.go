@@ -25,7 +25,7 @@ func Hooks(client string) []Hook {
 	case Codex:
 		return []Hook{{"PreToolUse", ".*"}, {"PostToolUse", "Bash"}, {"Stop", ""}, {"SubagentStop", ""}, {"SessionStart", ""}, {"SessionEnd", ""}}
 	case Gemini:
-		return []Hook{{"BeforeTool", ".*"}, {"AfterTool", ".*"}, {"AfterAgent", ""}, {"SessionEnd", ""}}
+		return []Hook{{"BeforeTool", ".*"}, {"AfterTool", ".*"}, {"AfterAgent", ""}, {"SessionStart", ""}, {"SessionEnd", ""}}
 	case "copilot":
 		return []Hook{{"PreToolUse", "*"}, {"PostToolUse", "Bash"}, {"Stop", ""}, {"SubagentStop", ""}, {"SessionEnd", ""}}
 	case "qwen":

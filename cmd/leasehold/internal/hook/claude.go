@@ -53,7 +53,7 @@ func readClaude(stdin []byte) (in claudeInput, e event, err error) {
 	e = event{name: in.Event, dir: in.Dir, use: in.ToolUse, ours: ours(in.Tool)}
 	switch in.Event {
 	case "SessionStart":
-		e.kind, e.compacted = begin, in.Source == "compact"
+		e.kind, e.compacted, e.resumed = begin, in.Source == "compact", in.Source == "resume" || in.Source == "fork"
 	case "PreToolUse":
 		e.kind = before
 	case "PostToolUse", "PostToolUseFailure":

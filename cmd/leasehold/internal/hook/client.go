@@ -45,6 +45,7 @@ type event struct {
 	main  bool   // party is the main agent, for clients that name that one too
 
 	compacted bool // the conversation goes on, and its model has forgotten much of it
+	resumed   bool // the conversation goes on, and its session may be another
 
 	// For the use of a tool:
 	use       string   // its id

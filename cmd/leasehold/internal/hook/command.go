@@ -69,8 +69,8 @@ have changed after it are reported to both sides, and recorded.
 
 It also gives the model what it has not been told yet, before its next tool call or
 when it is about to stop: leases it lost, messages of other agents, who waits for
-what it holds, and that its actor was ended. When Claude Code or Codex has compacted or cleared a conversation,
-its model is told which leases and claims it still holds.
+what it holds, and that its actor was ended. When a client has compacted, cleared or resumed a conversation,
+its model is told which leases and claims it still holds, if the client can say so.
 
 The file .leasehold.toml at the root of the project has the settings:
 
@@ -143,6 +143,9 @@ func run(cmd *cobra.Command, c client) error {
 	if e.kind == partyEnd {
 		return nil
 	}
+	if e.resumed && slices.Contains(c.tells, e.kind) {
+		v.note = resumedNote
+	}
 	if news := g.news(ctx); news != "" && v.refuse != "" {
 		v.refuse += "\n" + news
 	} else if news != "" {
@@ -155,6 +158,10 @@ func run(cmd *cobra.Command, c client) error {
 	}
 	return c.answer(cmd.OutOrStdout(), e, v)
 }
+
+// resumedNote tells a model that continues an earlier conversation not to rely on what it
+// reads there. It holds without a daemon, too.
+const resumedNote = "Leasehold: this conversation was resumed. Leases and claims from before have ended, except those named here; acquire again what you still need"
 
 // A guard judges one event.
 type guard struct {

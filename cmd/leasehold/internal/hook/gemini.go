@@ -7,7 +7,7 @@ import (
 
 // gemini is the Gemini CLI.
 var gemini = client{
-	name: "gemini", guest: "gemini-cli", tells: []kind{after, stop},
+	name: "gemini", guest: "gemini-cli", tells: []kind{begin, after, stop},
 	read: func(stdin []byte) (event, error) {
 		in, e, err := readClaude(stdin)
 		if err != nil {
@@ -46,7 +46,7 @@ var gemini = client{
 			return writeJSON(out, answer{Decision: "deny", Reason: v.refuse})
 		case v.note != "" && e.kind == stop:
 			return writeJSON(out, answer{Decision: "block", Reason: v.note})
-		case v.note != "" && e.kind == after:
+		case v.note != "" && (e.kind == begin || e.kind == after):
 			return writeJSON(out, answer{Specific: &specific{v.note}, Message: v.note})
 		case v.note != "":
 			return writeJSON(out, answer{Message: v.note})

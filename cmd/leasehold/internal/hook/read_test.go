@@ -167,7 +167,7 @@ func TestWhatIsToldReachesTheModel(t *testing.T) {
 	for name, want := range map[string]map[kind]string{
 		"claude":   {begin: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, before: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`, partyEnd: `{"decision":"block","reason":"news"}`},
 		"codex":    {begin: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, before: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`},
-		"gemini":   {after: `{"systemMessage":"news","hookSpecificOutput":{"additionalContext":"news"}}`, stop: `{"decision":"block","reason":"news"}`},
+		"gemini":   {begin: `{"systemMessage":"news","hookSpecificOutput":{"additionalContext":"news"}}`, after: `{"systemMessage":"news","hookSpecificOutput":{"additionalContext":"news"}}`, stop: `{"decision":"block","reason":"news"}`},
 		"qwen":     {begin: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, after: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`, partyEnd: `{"decision":"block","reason":"news"}`},
 		"opencode": {after: `{"note":"news"}`},
 		"kimi":     {stop: `{"hookSpecificOutput":{"hookEventName":"E","permissionDecision":"deny","permissionDecisionReason":"news"}}`},
