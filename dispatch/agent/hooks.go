@@ -13,8 +13,17 @@ type Hook struct {
 	Matcher string // for names of tools; "": the event has no matcher
 }
 
-// HookTimeout is how long a client waits for a hook, in seconds.
+// HookTimeout is how long a client waits for a hook, in seconds. See [Hook.Timeout].
 const HookTimeout = 15
+
+// Timeout returns how long a client waits for the hook, in seconds. Codex waits 3 s at most
+// when a session ends, and warns its user at each start if it is told to wait longer.
+func (h Hook) Timeout(client string) int {
+	if client == Codex && h.Event == "SessionEnd" {
+		return 3
+	}
+	return HookTimeout
+}
 
 // Hooks returns the events of a client for which leasehold hook must run.
 // opencode has no hooks but plugins; see [OpenCodePlugin].
@@ -61,7 +70,7 @@ type hookCommand struct {
 func (t Task) hookGroups(client string, unit int) map[string]hookGroup {
 	groups := make(map[string]hookGroup)
 	for _, h := range Hooks(client) {
-		groups[h.Event] = hookGroup{h.Matcher, []hookCommand{{"command", HookCommand(t.Leasehold, client), HookTimeout * unit}}}
+		groups[h.Event] = hookGroup{h.Matcher, []hookCommand{{"command", HookCommand(t.Leasehold, client), h.Timeout(client) * unit}}}
 	}
 	return groups
 }

@@ -21,7 +21,7 @@ func (m machine) hookLists(client string, unit int, project bool) (list []listed
 		group = append(group, setting{name: "hooks", value: []any{object{
 			{name: "type", value: "command"},
 			{name: "command", value: m.hookCommand(client, project)},
-			{name: "timeout", value: agent.HookTimeout * unit},
+			{name: "timeout", value: h.Timeout(client) * unit},
 		}}})
 		list = append(list, listed{path: []string{"hooks", h.Event}, value: group, mark: " hook " + client})
 	}
