@@ -307,3 +307,30 @@ func TestAWorkerIsToldThatItsTaskWasCancelled(t *testing.T) {
 		}
 	})
 }
+
+// TestATaskWhoseClaimIsUndoneIsFirstAgain, also when later tasks were read ahead since.
+func TestATaskWhoseClaimIsUndoneIsFirstAgain(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		w := h.worker("W1")
+		var first, next queue.Task
+		for i := range 200 {
+			switch task := h.enqueue(queue.NewTask{}); i {
+			case 0:
+				first = task
+			case 100:
+				next = task
+			}
+		}
+		for i := range 100 {
+			if _, err := w.askCtx(w.named(fmt.Sprint(i)), queue.Claim{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.undo("0")
+		for _, want := range []queue.Task{first, next} {
+			if got := w.claim(queue.Claim{}); got.ID != want.ID || got.Attempt != 1 {
+				t.Errorf("claimed %v in attempt %d, want %v in its first", got.ID, got.Attempt, want.ID)
+			}
+		}
+	})
+}

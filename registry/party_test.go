@@ -642,3 +642,26 @@ func TestACorruptLeaseAffectsOnlyItsKey(t *testing.T) {
 }
 
 func anyParty(registry.Notice) bool { return true }
+
+// TestARequestThatItsRepetitionOvertookTakesNothing: the client has the answer of the
+// repetition, and may have released the lease when the first request arrives.
+func TestARequestThatItsRepetitionOvertookTakesNothing(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		c := call.Call{Session: p.Session, Name: "1"}
+		take := func(c call.Call) (registry.Grant, error) {
+			return p.tryCtx(call.With(t.Context(), c), registry.Request{Key: "x"})
+		}
+		g, err := take(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.release(g)
+		if _, err := take(c.Original()); mustBe[*registry.LostError](t, err).Reason != string(registry.Released) {
+			t.Error(err)
+		}
+		if _, err := take(c); err != nil {
+			t.Errorf("a client that repeats the call waits for an answer: %v", err)
+		}
+	})
+}

@@ -372,3 +372,23 @@ func TestWhoHasWhatItWaitsForLeavesTheLine(t *testing.T) {
 		h.check()
 	})
 }
+
+// TestACallThatWaitsForSeveralKeysIsCountedOnce, as it has one place.
+func TestACallThatWaitsForSeveralKeysIsCountedOnce(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b := h.party("A"), h.party("B")
+		if _, err := a.all(0, "x", "y"); err != nil {
+			t.Fatal(err)
+		}
+		waited := b.waitAll("x", "y")
+		h.view(func(tx registry.Tx) {
+			if list := h.Awaits(tx, b.Session); len(list) != 1 || list[0].Holder.Path != "A" {
+				t.Errorf("it waits for %+v", list)
+			}
+		})
+		h.endSession(a)
+		if got := <-waited; got.err != nil {
+			t.Error(got.err)
+		}
+	})
+}

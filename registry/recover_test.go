@@ -156,3 +156,31 @@ func TestARestartReservesALapsedLease(t *testing.T) {
 		}
 	})
 }
+
+// TestARestartGivesALongLeaseFiveMinutesOnce: the deadline on the disk has passed, as renewals
+// are not all written. The holder has time to come back, and restarts cannot keep the lease
+// for ever.
+func TestARestartGivesALongLeaseFiveMinutesOnce(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		w := h.party("W1")
+		g := w.acquire(registry.Request{Key: "x", TTL: 10 * time.Minute})
+		left := func(want time.Duration) {
+			t.Helper()
+			h.view(func(tx registry.Tx) {
+				if list := held(h, tx); len(list) != 1 || list[0].ID != g.ID || list[0].ExpiresIn.Round(10*time.Second) != want {
+					t.Errorf("%+v, want one lease with %v left", list, want)
+				}
+			})
+		}
+		time.Sleep(4 * time.Minute)
+		if _, err := w.renew(g, 0); err != nil { // nothing is written
+			t.Fatal(err)
+		}
+		time.Sleep(7 * time.Minute)
+		h.crash()
+		left(5 * time.Minute)
+		time.Sleep(time.Minute)
+		h.crash()
+		left(4 * time.Minute)
+	})
+}

@@ -499,3 +499,18 @@ func TestAnIDUnderwayIsOfOneRequest(t *testing.T) {
 	copied()
 	refused(false)
 }
+
+// The next call of a session removes the answers that its client has received.
+func TestDeliveredAnswersAreRemovedWithTheNextRecord(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		c := call.Call{Session: uuid.New(), Log: new(call.Log)}
+		for i := range 5 {
+			c.Name = fmt.Sprint(i)
+			d.do(c, "done")
+			c.Log.Delivered(c)
+		}
+		if n := d.rows(); n != 1 {
+			t.Errorf("%d answers, want the last", n)
+		}
+	})
+}
