@@ -224,16 +224,13 @@ func (t Txn) delete(w Write) (version uint64, err error) {
 // size is the entry's share of [Limits.Bytes].
 func (e Entry) size() int64 { return int64(len(e.Path.s) + e.length) }
 
-// entry decodes the entry of a row. It reads the value only if value is set. An
+// entry decodes the entry of a row. It reads a cold value only if value is set. An
 // unreadable record yields an entry without a value; Recover has already
 // checked all records.
 func (t Txn) entry(row engine.Row, value bool) Entry {
 	e, cold, _ := decodeEntry(row.Value)
 	e.Path = Path{strings.TrimPrefix(row.Key, t.store.keys)}
-	switch {
-	case !value:
-		e.Value = nil
-	case cold:
+	if value && cold {
 		stored, _ := t.tx.Get(engine.Cold + row.Key)
 		e.Value = json.RawMessage(stored.Value)
 	}

@@ -91,7 +91,7 @@ func (v *View) peer(tx engine.Tx, argument, segment string) (name string, err er
 	switch {
 	case m.ID == id && !m.ReadOnly:
 		return m.Name, nil
-	case !m.Lead && !m.ReadOnly || m.ID == uuid.Nil:
+	case !m.Lead && !m.ReadOnly:
 		return segment, nil
 	}
 	name, ok := v.layer.opts.Name(tx, id)

@@ -45,7 +45,7 @@ func (r *Registry) Leases(tx Tx, prefix, after string) iter.Seq[Lease] {
 		keys, from := leaseKey(r.scope, prefix), leaseKey(r.scope, after)
 		for row := range tx.ScanFrom(keys, from) {
 			var l Lease
-			if !l.read(row) || !l.held() || after != "" && row.Key <= from {
+			if !l.read(row) || !l.held() || row.Key <= from {
 				continue
 			}
 			if !yield(l) {

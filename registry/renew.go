@@ -12,7 +12,6 @@ import (
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/event"
-	"github.com/leasehold/leasehold/engine/record"
 )
 
 // Renew moves the lease's deadline to ttl from now, if that is later. A zero
@@ -52,9 +51,8 @@ func (c *Core) leaseOf(tx Tx, caller Holder, id uuid.UUID) (Lease, error) {
 	return l, nil
 }
 
-// adopting is the kind of the answer of a Renew that has adopted a lease, which
-// is the lease's token. Renewals by the holder record none, so that they cost no
-// write.
+// adopting is the kind of the answer of a Renew that has adopted a lease.
+// Renewals by the holder record none, so that they cost no write.
 const adopting call.Kind = "adopt"
 
 func (c *Core) renew(tx Tx, asked call.Call, caller Holder, id uuid.UUID, ttl time.Duration) (Lease, error) {
@@ -67,11 +65,11 @@ func (c *Core) renew(tx Tx, asked call.Call, caller Holder, id uuid.UUID, ttl ti
 		caller.Party = l.Holder.Party // the session acts for its parties
 	}
 	if !l.Holder.same(caller) {
-		token, adopted, err := asked.Answered(tx, adopting)
+		_, adopted, err := asked.Answered(tx, adopting)
 		switch {
 		case err != nil:
 			return Lease{}, err
-		case adopted && token != record.Fixed(l.Token):
+		case adopted: // somebody has adopted it since, or it would be the caller's
 			return Lease{}, c.lost(tx, caller, id, Notice{Scope: l.Scope, Key: l.Key, LeaseID: id, Reason: string(Adopted), SupersededBy: l.Holder.Path, At: tx.Wall()})
 		}
 		cause := Adopted
@@ -79,7 +77,7 @@ func (c *Core) renew(tx Tx, asked call.Call, caller Holder, id uuid.UUID, ttl ti
 			cause = AdoptedWithin
 		}
 		l = c.move(tx, l, caller, cause)
-		asked.Record(tx, adopting, record.Fixed(l.Token), 0)
+		asked.Record(tx, adopting, "", 0)
 	}
 	return c.extend(tx, l, ttl, caller).Told(tx), nil
 }

@@ -96,7 +96,7 @@ func (l *Lease) offered() bool { return l.Offer.Actor != uuid.Nil }
 
 // offeredTo reports whether an actor can accept the lease now.
 func (l *Lease) offeredTo(actor uuid.UUID, now time.Time) bool {
-	return l.offered() && l.Offer.Actor == actor && l.held() && !l.past(now)
+	return l.offered() && l.Offer.Actor == actor && !l.past(now)
 }
 
 // gives reports whether a party that asks for a key can get it from the lease's

@@ -24,12 +24,12 @@ const pointer Kind = "see"
 
 // get reads an answer. One that cannot be read is ignored.
 func get(tx engine.Tx, key string) (a Answer, ok bool) {
-	row, ok := tx.Get(key)
+	row, _ := tx.Get(key)
 	r := record.Read(row.Value)
 	version := r.Byte()
 	r.Flags(&a.Shared)
 	a.Kind, a.Print, a.Value = Kind(r.Text()), r.Uint(), r.Rest()
-	return a, ok && version == format && r.Done()
+	return a, version == format && r.Done()
 }
 
 // Tend deletes an answer that is due. It returns false for a row of another

@@ -280,9 +280,6 @@ func (c Call) share(tx engine.Tx, a Answer) {
 // Record stores what the call did. A later Record under the same name replaces
 // it. If keep is zero, the answer is kept for [Keep].
 func (c Call) Record(tx engine.Tx, kind Kind, value string, keep time.Duration) {
-	if !c.Recorded() {
-		return
-	}
 	c.Log.sweep(tx) // must come first: it may remove an answer under the same name
 	a := Answer{Kind: kind, Print: c.print(), Value: value}
 	if c.request == "" {

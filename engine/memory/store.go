@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/leasehold/leasehold/engine"
 )
 
 // A Store keeps records on a medium that outlives the process. A record has a
@@ -196,9 +195,6 @@ func decode(b []byte) (value []byte, owner uuid.UUID, due int64, err error) {
 		if due, b = int64(binary.BigEndian.Uint64(b)), b[8:]; due == never {
 			return nil, owner, due, errors.New("record is due never")
 		}
-	}
-	if len(b) > engine.MaxValue {
-		return nil, owner, due, errors.New("record's value is too large")
 	}
 	return b, owner, due, nil
 }
