@@ -334,3 +334,23 @@ func TestATaskWhoseClaimIsUndoneIsFirstAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestAnotherActorsTokenMovesNoTask: only the actor that claimed a task may go on with it,
+// whoever else has learnt the token.
+func TestAnotherActorsTokenMovesNoTask(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		w, other := h.worker("W1"), h.worker("W2")
+		h.enqueue(queue.NewTask{})
+		c := w.claim(queue.Claim{})
+		_, heartbeat := h.Heartbeat(t.Context(), other.Holder, h.run, c.ID, c.Token, 0)
+		_, submit := h.Submit(t.Context(), other.Holder, h.run, c.ID, c.Token, queue.Completed, json.RawMessage("1"))
+		_, nack := h.Nack(t.Context(), other.Holder, h.run, c.ID, c.Token, nil, "")
+		_, abandon := h.Abandon(t.Context(), other.Holder, h.run, c.ID, c.Token)
+		for call, err := range map[string]error{"heartbeat": heartbeat, "submit": submit, "nack": nack, "abandon": abandon} {
+			if stale := (*queue.StaleError)(nil); !errors.As(err, &stale) {
+				t.Errorf("%s: %v", call, err)
+			}
+		}
+		h.inState(c.ID, queue.InProgress)
+	})
+}

@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"github.com/google/uuid"
-
 )
 
 // A Store keeps records on a medium that outlives the process. A record has a
