@@ -11,6 +11,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -137,6 +138,9 @@ func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 //
 // If another server leads the client's partition, the client is passed on to
 // it, until it leaves. Then there is neither a visit nor an error.
+//
+// While the database is away, opening a session takes longer than clients wait. So
+// the client is told the reason first, and what comes of its session is given up.
 func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer process.Peer) (v visit, err error) {
 	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout))
 	interruptIfOver(ctx, nc)
@@ -148,6 +152,25 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	if err == nil {
 		err = s.refuseLaunched(who, nc, peer)
 	}
+	var once sync.Once
+	answer := func(w Welcome) error {
+		err := errLate
+		once.Do(func() {
+			nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout)) // to write
+			interruptIfOver(ctx, nc)
+			_, err = nc.Write(wire.Line(w))
+		})
+		return err
+	}
+	opening, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	late := time.AfterFunc(homeTimeout, func() {
+		if s.why("") != "" {
+			_ = answer(refusal(s.noHome()))
+			giveUp(errLate)
+		}
+	})
+	defer late.Stop()
 	if err == nil {
 		p := passage{Peer: peer}
 		var passed bool
@@ -158,7 +181,8 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 		for again := true; again; {
 			var way *Way
 			var to net.Conn
-			if v.home, way, to, err = s.reach(ctx, passed, p); to != nil {
+			if v.home, way, to, err = s.reach(opening, passed, p); to != nil {
+				late.Stop()
 				heard, err := s.pass(ctx, way, to, line, nc, br)
 				if !heard && ctx.Err() == nil {
 					s.farewells.add(p.Partition, peer)
@@ -168,16 +192,13 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 			if err != nil {
 				break
 			}
-			err = s.visit(ctx, &v, h, who, peer)
+			err = s.visit(opening, &v, h, who, peer)
 			// If the state failed meanwhile, its next leader opens the session.
 			again = err != nil && v.se == nil && v.home.failed() != nil
 		}
 	}
-	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout)) // to write
-	interruptIfOver(ctx, nc)
 	if err != nil {
-		r := tools.RefusalOf(err)
-		nc.Write(wire.Line(Welcome{Error: &HelloError{r.Code, r.Message}}))
+		_ = answer(refusal(err))
 		if v.se != nil {
 			err = errors.Join(err, s.dismiss(ctx, v, nc, err))
 			v.home.guests.Done()
@@ -185,10 +206,10 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 		return visit{}, err
 	}
 	se, a := v.se, v.se.Actor()
-	_, err = nc.Write(wire.Line(Welcome{
+	err = answer(Welcome{
 		OK: true, Version: s.opts.Version, Handle: se.Handle(), Resumed: se.Resumed(),
 		Actor: &WelcomeActor{ID: a.ID, Run: a.Run, Name: a.Name, Path: a.Path, Role: a.Role},
-	}))
+	})
 	if err != nil {
 		err = errors.Join(err, s.dismiss(ctx, v, nc, fmt.Errorf("its connection ended: %w", err)))
 		v.leave()
@@ -199,6 +220,14 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	s.opts.Log.Info().Stringer("session", se.ID()).Str("actor", a.Path).Str("run", a.Run).
 		Int("pid", peer.PID).Bool("resumed", se.Resumed()).Msg("connected")
 	return v, nil
+}
+
+// errLate says that a client was refused because its session took too long to open.
+var errLate = errors.New("it was refused before its session was open")
+
+func refusal(err error) Welcome {
+	r := tools.RefusalOf(err)
+	return Welcome{Error: &HelloError{r.Code, r.Message}}
 }
 
 // refuseLaunched refuses a process of an agent that shows no credentials, if another
@@ -281,7 +310,7 @@ func (s *Server) visit(ctx context.Context, v *visit, h Hello, who dispatch.Cred
 func (s *Server) dismiss(ctx context.Context, v visit, nc net.Conn, cause error) error {
 	_, passedOn := nc.(*passed)
 	_, overHTTP := nc.(*remote)
-	if refused := v.share == nil; v.se.Resumed() && (refused || passedOn || overHTTP) {
+	if refused := v.share == nil || errors.Is(cause, errLate); v.se.Resumed() && (refused || passedOn || overHTTP) {
 		select {
 		case <-time.After(s.opts.DoorGrace):
 		case <-ctx.Done():

@@ -8,8 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine/pebble"
 )
 
 func TestWelcomeSaysWhoOneIs(t *testing.T) {
@@ -100,5 +103,53 @@ func TestWhoSaysNoHelloIsCutOff(t *testing.T) {
 		if took := time.Since(start); took < 5*time.Second || took > 6*time.Second {
 			t.Errorf("it took %v", took)
 		}
+	})
+}
+
+// While the database is away, a client is told so before it gives up, as clients do
+// after 10 s. If its session opens later, that is as if the client had gone.
+func TestWhoeverConnectsWhileTheDatabaseIsAwayIsToldInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer eng.Close()
+		held := &heldEngine{Engine: eng, held: make(chan struct{})}
+		close(held.held)
+		state, err := dispatch.Open(t.Context(), held, dispatch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		trouble := ""
+		d := &daemon{Server: server.New(state, server.Options{Trouble: func() string { return trouble }}), state: state, ctx: t.Context()}
+		d.token(t, "root")
+		token := d.token(t, "W1")
+		first := d.pipe(t)
+		first.greet(server.Hello{Token: token})
+
+		held.held, trouble = make(chan struct{}), "its database does not answer"
+		again := d.pipe(t)
+		if err := again.nc.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = server.Greet(again.nc, server.Hello{Handle: first.welcome.Handle})
+		refused, ok := errors.AsType[*server.HelloError](err)
+		if !ok || refused.Code != "UNAVAILABLE" || !strings.Contains(refused.Message, ": its database does not answer; try again") {
+			t.Errorf("it was told: %v", err)
+		}
+		again.nc.Close()
+
+		close(held.held)
+		trouble = ""
+		last := d.pipe(t)
+		last.greet(server.Hello{Handle: first.welcome.Handle})
+		time.Sleep(time.Minute)
+		if last.welcome.Handle != first.welcome.Handle || !last.welcome.Resumed {
+			t.Errorf("it came back to %+v", last.welcome)
+		}
+		last.nc.Close()
+		first.nc.Close()
+		d.conns.Wait()
 	})
 }

@@ -223,6 +223,11 @@ type heldEngine struct {
 	held chan struct{}
 }
 
+func (e *heldEngine) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	<-e.held
+	return e.Engine.Update(ctx, fn)
+}
+
 func (e *heldEngine) View(ctx context.Context, fn func(engine.Tx) error) error {
 	<-e.held
 	return e.Engine.View(ctx, fn)
