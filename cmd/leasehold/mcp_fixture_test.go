@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,10 +28,6 @@ import (
 // that can be killed.
 func TestMain(m *testing.M) {
 	switch {
-	case len(os.Args) > 1 && slices.Contains([]string{"serve", "mcp", "detach", "hook", "call", "revoke", "history", "open", "dispatch", "exec", "watchdog"}, os.Args[1]):
-		os.Setenv("XDG_STATE_HOME", ownDir("state"))
-		os.Setenv("LEASEHOLD_SOCKET", ownDir("s"))
-		main()
 	case len(os.Args) > 1 && os.Args[1] == "client":
 		if err := testClient(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -48,6 +43,10 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+	case len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-"): // a command; go test gives only flags
+		os.Setenv("XDG_STATE_HOME", ownDir("state"))
+		os.Setenv("LEASEHOLD_SOCKET", ownDir("s"))
+		main()
 	default:
 		postgrestest.Main(tests{m})
 	}

@@ -115,6 +115,43 @@ func Unserved(ctx context.Context, o Options, silence time.Duration) error {
 	return nil
 }
 
+// ErrCopying says that another process copies a state into or out of a database.
+var ErrCopying = errors.New("another process copies a state into this database, or out of it")
+
+// copyLock is an advisory lock on a state in a database, together with its schema.
+const copyLock = 0x6c656173 // "leas"
+
+// Reserve reserves a database for a copy, and returns [ErrCopying] while another
+// has it. Without this, the later of two copies would take the lead from the first in
+// the middle of its work. The end of the connection ends the reservation.
+func Reserve(ctx context.Context, o Options) (release func(), err error) {
+	o = o.withDefaults()
+	cfg, err := o.config()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Patience)
+	defer cancel()
+	conn, err := dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	var got bool
+	// A copy may take longer than a connection may be idle.
+	_, err = conn.Exec(ctx, "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'")
+	if err == nil {
+		err = conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, hashtext(coalesce(current_schema(), '')))", copyLock).Scan(&got)
+	}
+	if err == nil && !got {
+		err = ErrCopying
+	}
+	if err != nil {
+		disconnect(conn)
+		return nil, err
+	}
+	return func() { disconnect(conn) }, nil
+}
+
 // beats returns what every schema has of the servers.
 func (c *Cluster) beats(ctx context.Context) ([]cluster.Server, error) {
 	rows, err := c.pool.Query(ctx, "SELECT id, address, name, beats FROM leasehold_server ORDER BY id")

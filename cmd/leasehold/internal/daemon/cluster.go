@@ -100,8 +100,13 @@ whoever held them. A standby that is promoted needs none of it: servers notice t
 				return err
 			}
 			if err := postgres.Unserved(ctx, o, silence); err != nil {
-				return served(err)
+				return inUse(err)
 			}
+			release, err := postgres.Reserve(ctx, o)
+			if err != nil {
+				return inUse(err)
+			}
+			defer release()
 			n, err := postgres.Restored(ctx, o)
 			if err != nil {
 				return database.Explain(err)

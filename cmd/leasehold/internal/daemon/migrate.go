@@ -104,8 +104,13 @@ func (m *migration) run(ctx context.Context, toDatabase bool) error {
 	note := func(format string, args ...any) { fmt.Fprintf(m.err, "leasehold: "+format+"\n", args...) }
 	o.Logf = note
 	if err := postgres.Unserved(ctx, o, silence); err != nil {
-		return served(err)
+		return inUse(err)
 	}
+	release, err := postgres.Reserve(ctx, o)
+	if err != nil {
+		return inUse(err)
+	}
+	defer release()
 	local := func() (memory.Union, error) {
 		s, err := pebble.OpenStore(pebble.Options{Dir: dir, Logf: note})
 		if err != nil {
@@ -173,9 +178,13 @@ func (m *migration) settle(ctx context.Context, o postgres.Options, from memory.
 	return postgres.Settle(ctx, o, m.partitions, runs)
 }
 
-func served(err error) error {
-	if errors.Is(err, postgres.ErrServed) {
+// inUse adds what to do about a database that servers or another copy use.
+func inUse(err error) error {
+	switch {
+	case errors.Is(err, postgres.ErrServed):
 		return exit.Hint(err, "stop them all; leasehold cluster shows them")
+	case errors.Is(err, postgres.ErrCopying):
+		return exit.Hint(err, "nothing was changed: wait for the other leasehold migrate")
 	}
 	return database.Explain(err)
 }
