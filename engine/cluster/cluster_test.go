@@ -591,6 +591,26 @@ func TestADatabaseThatGoesBackInTimeIsNoticed(t *testing.T) {
 	})
 }
 
+// A partition whose row somebody deleted is missed, because nobody can lead it.
+func TestAPartitionWithoutARowIsMissed(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		a := w.start("a")
+		w.pass(time.Second)
+		w.mu.Lock()
+		w.partitions = w.partitions[:1]
+		w.mu.Unlock()
+		w.pass(time.Second)
+		w.mu.Lock()
+		w.partitions = w.partitions[:2] // a server that starts makes the row again
+		w.mu.Unlock()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if said := "cluster: the database has no row of a partition that it had: number 1"; !slices.Contains(a.log, said) {
+			t.Errorf("it did not say %q: %q", said, a.log)
+		}
+	})
+}
+
 // TestNeverTwoAnswer pauses, stops and starts servers and takes the database away, at
 // random.
 func TestNeverTwoAnswer(t *testing.T) {

@@ -114,6 +114,10 @@ func (t Timing) withDefaults() Timing {
 // it was restored from a copy, or is another primary than before.
 var ErrBack = errors.New("the database went back in time")
 
+// ErrGone says that the database has lost the row of a partition, which nobody can
+// lead without it.
+var ErrGone = errors.New("the database has no row of a partition that it had")
+
 // ErrOver is the reason why a term has ended, unless the server stops: the
 // others have removed the server, or it could not beat for too long.
 var ErrOver = errors.New("this server leads no more: the others have not heard from it, or it has not reached the database")

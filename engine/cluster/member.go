@@ -279,7 +279,7 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), st
 }
 
 // recall sets what was seen of partitions. The epoch of one falls only if the
-// database went back in time.
+// database went back in time, and one is missing only if somebody deleted its row.
 func (m *Member) recall(partitions []Partition) {
 	for i := range partitions {
 		p := &partitions[i]
@@ -287,6 +287,11 @@ func (m *Member) recall(partitions []Partition) {
 		m.epochs[p.Number] = p.Seen
 		if p.Seen > p.Epoch {
 			m.report(fmt.Errorf("cluster: %w: the epoch of partition %d is %d, and was %d", ErrBack, p.Number, p.Epoch, p.Seen))
+		}
+	}
+	for number := range m.epochs {
+		if !slices.ContainsFunc(partitions, func(p Partition) bool { return p.Number == number }) {
+			m.report(fmt.Errorf("cluster: %w: number %d", ErrGone, number))
 		}
 	}
 }

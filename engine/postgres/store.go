@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/cluster"
 	"github.com/leasehold/leasehold/engine/memory"
 )
 
@@ -157,6 +159,9 @@ func patiently(ctx context.Context, patience time.Duration, logf func(string, ..
 // canceled a statement, or rolled back a transaction in favour of another.
 func passes(err error) bool {
 	var pg *pgconn.PgError
+	if insecure(err) {
+		return false
+	}
 	if !errors.As(err, &pg) {
 		return !slices.ContainsFunc([]error{ErrSuperseded, ErrElsewhere, ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrCorrupt, engine.ErrNewer}, func(lasts error) bool { return errors.Is(err, lasts) })
 	}
@@ -207,10 +212,29 @@ var certificateAlert = regexp.MustCompile(`remote error: tls: .*certificate`)
 // misses one.
 func Distrusted(err error) bool { return err != nil && certificateAlert.MatchString(err.Error()) }
 
+// insecure reports whether TLS is why none of the hosts in the DSN can be used. Another
+// host may only be starting, and with sslmode=prefer a host is tried without TLS next.
+func insecure(err error) bool {
+	unreached, ok := errors.AsType[*pgconn.ConnectError](err)
+	if !ok {
+		return false
+	}
+	each, ok := unreached.Unwrap().(interface{ Unwrap() []error })
+	return ok && !slices.ContainsFunc(each.Unwrap(), func(err error) bool { return !Untrusted(err) && !Unencrypted(err) && !Distrusted(err) })
+}
+
+// Silent reports whether what the DSN names ends connections before it says anything, as
+// what is no PostgreSQL does, or one before 17 where the DSN has sslnegotiation=direct.
+func Silent(err error) bool {
+	_, unreached := errors.AsType[*pgconn.ConnectError](err)
+	_, answered := errors.AsType[*pgconn.PgError](err)
+	return unreached && !answered && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET))
+}
+
 // Reason says in a few words, without the names of machines and users, why the
 // database cannot be used. It returns "" for an error that is not about that.
 func Reason(err error) string {
-	for _, known := range []error{ErrElsewhere, ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrNewer} {
+	for _, known := range []error{ErrElsewhere, ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrNewer, cluster.ErrGone} {
 		if Means(err, known) {
 			return known.Error()
 		}

@@ -108,6 +108,8 @@ func Explain(err error) error {
 		return exit.Hint(err, "see the user and the password in the DSN, whether that user may log in (VALID UNTIL, NOLOGIN), and the database's pg_hba.conf")
 	case unreachable && failed != nil && failed.Code == "53300":
 		return exit.Hint(err, "each server needs up to 20 connections: raise max_connections, or ALTER ROLE … CONNECTION LIMIT for the user of leasehold")
+	case postgres.Silent(err):
+		return exit.Hint(err, "see that the DSN names the host and port of PostgreSQL; sslnegotiation=direct in it needs PostgreSQL 17 or newer with ssl on")
 	case unreachable:
 		return exit.Hint(err, "see that it runs, that this machine may connect to it, and that the DSN names it")
 	case postgres.Means(err, postgres.ErrPooled):
@@ -116,6 +118,8 @@ func Explain(err error) error {
 		return exit.Hint(err, "put the schema with the tables on the search_path of the user of leasehold (ALTER ROLE … SET search_path = …), and GRANT USAGE ON SCHEMA …; for another state in this database, name its schema in the DSN: search_path=…")
 	case errors.Is(err, cluster.ErrBack):
 		return exit.Hint(err, "if it was restored from a copy, stop all servers and run leasehold cluster restored; if the DSN names two databases that can be written, stop the older one")
+	case errors.Is(err, cluster.ErrGone):
+		return exit.Hint(err, "somebody has deleted from leasehold_partition: start one of the servers again, which makes the row again, or restore the database")
 	case errors.Is(err, postgres.ErrNoSchema):
 		return exit.Hint(err, "leasehold serve --postgres makes what it needs there when it first starts")
 	case errors.Is(err, postgres.ErrNotReplicated):

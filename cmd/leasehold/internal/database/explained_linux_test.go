@@ -82,6 +82,12 @@ func TestARefusalIsExplained(t *testing.T) {
 	try(on+"absent", "its database does not accept its user", "whether that user may log in")
 	try(on+"crowded", "its database accepts no more connections", "CONNECTION LIMIT")
 	try(on+"test sslmode=require", "its database does not use TLS", "turn ssl on")
+	try(on+"test sslmode=require sslnegotiation=direct", "its database does not answer", "sslnegotiation=direct in it needs")
+	// Nobody waits for that to change.
+	_, err = postgres.OpenCluster(t.Context(), postgres.Options{DSN: on + "test sslmode=require", SingleNode: true, Patience: time.Minute}, 0)
+	if !postgres.Unencrypted(err) || strings.Contains(err.Error(), "did not come back") {
+		t.Errorf("without TLS, it is opened with %v", err)
+	}
 
 	expired, expiredKey := certificate(t, address, time.Now().Add(-time.Hour))
 	write("server.crt", expired)
