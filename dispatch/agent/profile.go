@@ -148,9 +148,35 @@ func (p Profile) mentions(placeholder string) bool {
 	return slices.ContainsFunc(p.Command, in) || slices.ContainsFunc(p.Args, in) || slices.ContainsFunc(slices.Collect(maps.Values(p.Env)), in)
 }
 
-// ByStdin reports whether a process of the profile gets its prompt on stdin, and not as
-// an argument or in a variable, which takes at most [MaxArgument] bytes.
-func (p Profile) ByStdin() bool { return p.Prompt == stdin }
+// LongestWithPrompt returns the length of the longest argument, or variable with its
+// name, that has the task's prompt; 0 if the agent gets it on stdin. A process takes
+// [MaxArgument] bytes.
+func (p Profile) LongestWithPrompt(t Task) (longest int) {
+	c := p.client()
+	if c.model {
+		t.Resumed = true // the prompt must also fit if the run is resumed
+		t.Prompt = t.toldPrompt()
+	}
+	var texts []string
+	if p.Prompt == argument {
+		texts = c.asArgument(t.Prompt)
+	}
+	fill := t.placeholders("")
+	for _, s := range slices.Concat(p.Command, p.Args) {
+		if strings.Contains(s, "{prompt}") {
+			texts = append(texts, fill.fill(s))
+		}
+	}
+	for name, value := range p.Env {
+		if strings.Contains(value, "{prompt}") {
+			texts = append(texts, name+"="+fill.fill(value))
+		}
+	}
+	for _, s := range texts {
+		longest = max(longest, len(s))
+	}
+	return longest
+}
 
 // A Fault is an error in one field of a profile.
 type Fault struct {

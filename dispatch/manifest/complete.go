@@ -155,8 +155,13 @@ func (m *Manifest) checkPrompt(d *document) {
 	if m.Root.PromptFile != "" {
 		key = "root.prompt_file"
 	}
-	if p, known := m.Agents[m.Root.Agent]; known && !p.ByStdin() && len(m.Root.Prompt) > agent.MaxArgument && !d.wrong(key) {
-		d.say(key, "has %d bytes, and agent %q gets it as an argument or variable, which may have %d: pass it by stdin, or name a file in it", len(m.Root.Prompt), m.Root.Agent, agent.MaxArgument)
+	p, known := m.Agents[m.Root.Agent]
+	if !known || d.wrong(key) {
+		return
+	}
+	root := agent.Task{Run: m.Run.Name, Path: dispatch.RootPath, Name: dispatch.RootPath, Prompt: m.Root.Prompt, Directory: m.Root.Directory, Model: m.Root.Model, Notes: m.Notes()}
+	if n := p.LongestWithPrompt(root); n > agent.MaxArgument {
+		d.say(key, "makes an argument or variable of %d bytes for agent %q, and a process takes %d: pass it by stdin, or name a file in it", n, m.Root.Agent, agent.MaxArgument)
 	}
 }
 

@@ -143,17 +143,32 @@ func TestAnyTextIsRefusedWithAPlace(t *testing.T) {
 // A prompt that is passed as an argument can be too long for one.
 func TestAPromptThatNoProcessCouldBeGivenIsAProblem(t *testing.T) {
 	long := strings.Repeat("x", agent.MaxArgument+1)
-	tooLong := `root.prompt has 131072 bytes, and agent "s" gets it as an argument or variable, which may have 131071: pass it by stdin, or name a file in it`
+	const tooLong = `m:8:1: root.prompt makes an argument or variable of %d bytes for agent "s", and a process takes 131071: pass it by stdin, or name a file in it`
 	for _, c := range []struct{ profile, prompt, want string }{
-		{`prompt = "argument"`, long, "m:8:1: " + tooLong},
-		{`args = ["{prompt}"]`, long, "m:8:1: " + tooLong},
-		{`env = { P = "{prompt}" }`, long, "m:8:1: " + tooLong},
+		{`prompt = "argument"`, long, fmt.Sprintf(tooLong, len(long))},
+		{`args = ["{prompt}"]`, long, fmt.Sprintf(tooLong, len(long))},
+		{`env = { P = "{prompt}" }`, long, fmt.Sprintf(tooLong, len("P=")+len(long))},
+		{`env = { P = "{prompt}" }`, long[2:], fmt.Sprintf(tooLong, len(long))},
 		{`prompt = "argument"`, long[1:], "<nil>"},
+		{`env = { P = "{prompt}" }`, long[3:], "<nil>"},
 		{`prompt = "stdin"`, long, "<nil>"},
 	} {
 		_, err := manifest.Parse("m", []byte("[run]\nname = \"r\"\n[agents.s]\ncommand = [\"sh\"]\n"+c.profile+"\n[root]\nagent = \"s\"\nprompt = \""+c.prompt+"\"\n"), t.TempDir())
 		if got := fmt.Sprint(err); got != c.want {
 			t.Errorf("%s, and a prompt of %d bytes: %.200s\nwant %s", c.profile, len(c.prompt), got, c.want)
+		}
+	}
+}
+
+// A model is told more than its prompt, and both are one argument.
+func TestAPromptThatIsTooLongWithWhatAModelIsToldIsAProblem(t *testing.T) {
+	for prompt, want := range map[string]string{
+		strings.Repeat("x", agent.MaxArgument-500): "root.prompt makes an argument or variable of ",
+		strings.Repeat("x", agent.MaxArgument-2000): "<nil>",
+	} {
+		_, err := manifest.Parse("m", []byte("[run]\nname = \"r\"\n[agents.s]\nextends = \"claude\"\ncommand = [\"sh\"]\nprompt = \"argument\"\n[root]\nagent = \"s\"\nprompt = \""+prompt+"\"\n"), t.TempDir())
+		if got := fmt.Sprint(err); !strings.Contains(got, want) {
+			t.Errorf("a prompt of %d bytes: %.200s\nwant %s", len(prompt), got, want)
 		}
 	}
 }
