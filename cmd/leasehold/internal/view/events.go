@@ -183,7 +183,7 @@ func (s *stream) copy(ctx context.Context, c *client.Client, out, stderr io.Writ
 			if err != nil {
 				return err
 			}
-			switch at := e.At.Local().Format(time.TimeOnly); {
+			switch at := e.At.Local().Format("2006-01-02 15:04:05 -07:00"); {
 			case s.JSON:
 				_, err = fmt.Fprintf(out, "%s\n", raw)
 			case s.follow:
@@ -193,7 +193,7 @@ func (s *stream) copy(ctx context.Context, c *client.Client, out, stderr io.Writ
 				if table == nil {
 					table = newEventTable()
 				}
-				table.AddTexts(strconv.FormatUint(e.Revision, 10), e.At.Local().Format("2006-01-02 15:04:05 -07:00"), e.Event, e.Text)
+				table.AddTexts(strconv.FormatUint(e.Revision, 10), at, e.Event, e.Text)
 			}
 			if err != nil {
 				return err
