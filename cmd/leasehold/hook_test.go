@@ -694,6 +694,15 @@ func TestTheHooksSettings(t *testing.T) {
 	}
 	settings("policy = \"report\"")
 	overruled("the project's setting")
+	var files strings.Builder
+	for i := range 14 {
+		fmt.Fprintf(&files, `*** Add File: src/many/%d\n`, i)
+	}
+	patch := fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"*** Begin Patch\n%s*** End Patch"}}`, shop, files.String())
+	t.Log(one.run("codex", patch), two.said("", "leases"))
+	if note := two.run("codex", patch); strings.Count(note, "held by actor") != 10 || !strings.Contains(note, "; 4 more") {
+		t.Errorf("of a patch of 14 files: %s", note)
+	}
 	settings("hold_secs = 7000")
 	two.env = []string{"LEASEHOLD_GUARD=report"}
 	overruled("the environment")

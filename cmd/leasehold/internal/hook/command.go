@@ -354,7 +354,7 @@ func (g *guard) take(ctx context.Context, settings project.Settings, list []targ
 	if err != nil || len(taken.Overruled) == 0 {
 		return verdict{}, err
 	}
-	return verdict{note: "leasehold does not refuse this write, as it is set to report only: " + strings.Join(taken.Overruled, "; ")}, nil
+	return verdict{note: "leasehold does not refuse this write, as it is set to report only: " + listed(taken.Overruled, "; ")}, nil
 }
 
 // insist repeats the call while the daemon answers UNAVAILABLE: after a restart of the
@@ -400,7 +400,7 @@ func refusalText(list []target, refusal *mcp.Refusal) string {
 	}
 	what := name + " is not changed"
 	if names := allNames(list); len(names) > 1 {
-		what = "none of " + listed(names) + " is changed"
+		what = "none of " + listed(names, ", ") + " is changed"
 	}
 	return fmt.Sprintf("%s; %s: %s", refusal.Message, what, ask)
 }
@@ -408,11 +408,11 @@ func refusalText(list []target, refusal *mcp.Refusal) string {
 // maxListed is how many files a text for a model names. A patch may have hundreds.
 const maxListed = 10
 
-func listed(names []string) string {
+func listed(names []string, separator string) string {
 	if more := len(names) - maxListed; more > 1 {
 		names = append(slices.Clone(names[:maxListed]), fmt.Sprintf("%d more", more))
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(names, separator)
 }
 
 func allNames(list []target) (names []string) {
@@ -428,7 +428,7 @@ func allNames(list []target) (names []string) {
 
 // withoutDaemon is the verdict while no daemon answers.
 func withoutDaemon(settings project.Guard, files []string, why error) verdict {
-	names := listed(files)
+	names := listed(files, ", ")
 	if settings.WithoutDaemon == project.Refuse {
 		return verdict{refuse: fmt.Sprintf("leasehold cannot tell who may change %s: %v; %s is set to refuse then. Ask your user to run leasehold doctor, which says what to do", names, why, project.File)}
 	}

@@ -110,7 +110,7 @@ func (g *guard) commandEnded(ctx context.Context) (note string, err error) {
 	for _, file := range changed.Changed {
 		texts = append(texts, file.Text)
 	}
-	return "leasehold: while this command ran, files changed that others have leased: " + strings.Join(texts, "; ") +
+	return "leasehold: while this command ran, files changed that others have leased: " + listed(texts, "; ") +
 		". They have been told. If the command changed them, tell them what you did, with actor_message, and change such files only while you hold their lease", nil
 }
 
