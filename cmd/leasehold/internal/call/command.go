@@ -75,6 +75,8 @@ up to 30 s.`,
 			switch {
 			case list && len(args) > 0:
 				return exit.Usagef("--list stands alone")
+			case list && (reply.JSON || field != ""):
+				return exit.Hint(exit.Usagef("--list prints a table only: leave out --json and --field"), "the book's tool reference has the schemas; so does the answer to tools/list of leasehold mcp")
 			case list:
 				_, err := io.WriteString(out, listTools(terminal.PaintFor(out)))
 				return err
