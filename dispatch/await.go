@@ -173,7 +173,7 @@ func (se *Session) look(ctx context.Context, ids []uuid.UUID, all bool) (list []
 		for _, id := range ids {
 			a, ok := getActor(tx, id)
 			if !ok {
-				return notFound("actor %s: it had joined by itself, and left", id)
+				return say(ErrNotFound, "actor %s has left: it had joined the run by itself", id)
 			}
 			o := se.state.outcome(tx, a, se.actor)
 			if o.Finished() {
@@ -217,7 +217,7 @@ func find(tx engine.Tx, a Actor, ref string) (Actor, error) {
 func getActorOr(tx engine.Tx, a Actor) (Actor, error) {
 	now, ok := getActor(tx, a.ID)
 	if !ok {
-		return Actor{}, notFound("actor %s: it has left", a.Path)
+		return Actor{}, say(ErrNotFound, "actor %s has left", a.Path)
 	}
 	return now, nil
 }
@@ -253,7 +253,7 @@ func (se *Session) Cancel(ctx context.Context, ref, reason string) (o Outcome, e
 			id, _ := uuid.FromBytes([]byte(value))
 			var ok bool
 			if a, ok = getActor(e.tx, id); !ok {
-				return notFound("actor %s: it was cancelled, and is forgotten by now", ref)
+				return say(ErrNotFound, "actor %s was cancelled, and its record has been deleted since", ref)
 			}
 			return nil
 		}

@@ -108,7 +108,7 @@ func (s *State) begin(tx engine.Tx, req Dispatch, peer process.Peer) (Run, error
 	switch {
 	case req.Attach != uuid.Nil:
 		if !dispatched || d.RunID != req.Attach || !run.EndedAt.IsZero() {
-			return Run{}, notFound("run %q with the id %s, to go on with", req.Run, req.Attach)
+			return Run{}, say(ErrNotFound, "run %q with the id %s has ended; nothing can go on with it", req.Run, req.Attach)
 		}
 		same := peer.PID != 0 && peer == d.Launcher || req.Instance != "" && req.Instance == d.Instance
 		if s.launchers.Attached(run.ID) && !same {
@@ -118,7 +118,7 @@ func (s *State) begin(tx engine.Tx, req Dispatch, peer process.Peer) (Run, error
 		return run, nil
 	case req.Resume:
 		if !dispatched {
-			return Run{}, notFound("a dispatched run %q; leave out --resume to begin one", req.Run)
+			return Run{}, say(ErrNotFound, "run %q was not dispatched; leave out --resume to begin it", req.Run)
 		}
 		work.AmendRun(tx, run.Name, func(d *work.Dispatched) { d.Instance = req.Instance })
 		work.PutPlan(tx, run.Name, req.Plan)

@@ -324,7 +324,7 @@ func layerAt(tx engine.Tx, run Run, path string) (layerRecord, error) {
 			return layerRecord{}, err
 		}
 		if !lead.Role.Leads() {
-			return layerRecord{}, notFound("layer of %s, which is a worker", path)
+			return layerRecord{}, say(ErrNotFound, "%s is a worker and has no layer; name a lead", path)
 		}
 		id = lead.Leads
 	}

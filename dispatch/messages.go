@@ -135,9 +135,14 @@ func (se *Session) correspondent(tx engine.Tx, to string) (a Actor, err error) {
 		a, _ = memberNamed(tx, se.actor.Leads, to)
 	}
 	if a.Run != se.actor.Run || a.Ended() {
-		return Actor{}, say(ErrNotFound, "no living actor %q in this run; actor_list shows whom you work with, lease_list who holds what", to)
+		return Actor{}, noActor(to)
 	}
 	return a, nil
+}
+
+// noActor refuses a name that an agent gave for another actor of its run.
+func noActor(name string) error {
+	return say(ErrNotFound, "no living actor %q in this run; actor_list shows whom you work with, lease_list who holds what", name)
 }
 
 // holders returns the holders of a lease of the run or, if nobody holds that,

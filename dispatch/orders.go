@@ -112,7 +112,7 @@ func (s *State) pickOrders(ctx context.Context, l *work.Launcher, given map[uuid
 		tx := e.tx
 		d, ok := work.RunOf(tx, l.Name)
 		if !ok || d.RunID != l.Run {
-			return notFound("run %q: it has ended", l.Name)
+			return say(ErrNotFound, "run %q has ended", l.Name)
 		}
 		o = Orders{Draining: d.Drain != nil}
 		for id, todo := range work.Unfinished(tx, l.Run) {

@@ -35,7 +35,7 @@ func (se *Session) Revoke(ctx context.Context, v Revocation) (registry.Revoked, 
 				}
 			}
 			if !lead.Role.Leads() {
-				return notFound("layer of %s, which is a worker", lead.Path)
+				return say(ErrNotFound, "%s is a worker and has no layer; name a lead", lead.Path)
 			}
 			leases = se.state.core.Registry(layerScope(lead.Leads))
 			return nil

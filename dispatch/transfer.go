@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
 
@@ -20,6 +21,8 @@ func (se *Session) Transfer(ctx context.Context, id uuid.UUID, path string) (acc
 		to = func(tx engine.Tx, l registry.Lease) (registry.Holder, error) {
 			a, err := actorAt(tx, se.run, path)
 			switch scope, _ := scopeOf(l.Scope); {
+			case errors.Is(err, ErrNotFound):
+				return registry.Holder{}, noActor(path)
 			case err != nil:
 				return registry.Holder{}, err
 			case a.Ended():

@@ -179,7 +179,7 @@ func (s *State) addActor(tx engine.Tx, n NewActor) (Actor, error) {
 			return Actor{}, &registry.ArgumentError{Argument: "max_depth", Problem: fmt.Sprintf("must be left out for a %s; the root sets it for its run", n.Role)}
 		}
 		if !exists {
-			return Actor{}, fmt.Errorf("%w: run %q; make its root first: leasehold actor add --run %s --name lead --role root", ErrNotFound, n.Run, n.Run)
+			return Actor{}, say(ErrNotFound, "no run %q: make its root first: leasehold actor add --run %s --name lead --role root", n.Run, n.Run)
 		}
 		lead, err := actorAt(tx, run, cmp.Or(n.Parent, RootPath))
 		if err != nil {
@@ -237,7 +237,7 @@ func admit(tx engine.Tx, run Run, lead Actor, name string) (path string, err err
 		return "", &registry.ArgumentError{Argument: "name", Problem: "must not be \"root\", which is the path of the root"}
 	}
 	if lead.Ended() {
-		return "", notFound("actor %s in run %q: it has ended", lead.Path, run.Name)
+		return "", say(ErrNotFound, "actor %s of run %q has ended", lead.Path, run.Name)
 	}
 	path = name
 	if lead.Role != Root {

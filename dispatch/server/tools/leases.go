@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -267,6 +268,7 @@ func acquireMany(ctx context.Context, se *dispatch.Session, a acquireManyArgs) (
 		wants[i] = dispatch.Want{Scope: scope, Key: key, Shared: w.Mode == "shared"}
 	}
 	list, err := se.AcquireAll(ctx, wants, req)
+	err = offerLine(err)
 	many := manyGrants{Leases: []anyGrant{}}
 	for _, g := range list {
 		name, key := nameOrKey(g.Lease)
@@ -280,7 +282,16 @@ func acquire(ctx context.Context, se *dispatch.Session, scope dispatch.Scope, ke
 	if err != nil {
 		return registry.Grant{}, err
 	}
-	return se.Acquire(ctx, scope, req)
+	g, err := se.Acquire(ctx, scope, req)
+	return g, offerLine(err)
+}
+
+// offerLine adds the next call to the refusal of a caller that did not ask to wait.
+func offerLine(err error) error {
+	if _, held := errors.AsType[*registry.HeldError](err); held {
+		return fmt.Errorf("%w; call again with wait_secs to wait in line", err)
+	}
+	return err
 }
 
 type leaseIDArg struct {

@@ -50,7 +50,7 @@ func TestSharedLeasesAndReasonsAreShown(t *testing.T) {
 		}
 		lead.ok("lease_acquire", args{"name": "y"})
 		held := lead.refused("LEASE_HELD", "lease_acquire", args{"name": "x"})
-		if held["mode"] != "shared" || held["reason"] != "reading it" || !strings.HasSuffix(held["message"].(string), `; shared; reason: "reading it"`) {
+		if held["mode"] != "shared" || held["reason"] != "reading it" || !strings.HasSuffix(held["message"].(string), `; shared; reason: "reading it"; call again with wait_secs to wait in line`) {
 			t.Errorf("refused: %v", held)
 		}
 		if held := lead.refused("WAIT_TIMEOUT", "lease_acquire", args{"name": "x", "wait_secs": 1}); held["mode"] != "shared" {

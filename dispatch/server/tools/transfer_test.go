@@ -27,7 +27,10 @@ func TestALeaseIsTransferred(t *testing.T) {
 		w1, w2 := h.actor(dispatch.Worker, "S1", "W1"), h.actor(dispatch.Worker, "S1", "W2")
 		l := w1.ok("run_lease_acquire", args{"key": "deploy", "reason": "staging is done"})
 		give := args{"lease_id": l["lease_id"], "to": "S1→W2"}
-		w1.refused("NOT_FOUND", "lease_transfer", args{"lease_id": l["lease_id"], "to": "S1→W9"})
+		nobody := w1.refused("NOT_FOUND", "lease_transfer", args{"lease_id": l["lease_id"], "to": "S1→W9"})
+		if nobody["message"] != `no living actor "S1→W9" in this run; actor_list shows whom you work with, lease_list who holds what` {
+			t.Errorf("refused: %v", nobody["message"])
+		}
 		w1.refused("INVALID_ARGUMENT", "lease_transfer", args{"lease_id": l["lease_id"], "to": "S1→W1"})
 		w2.refused("NOT_HOLDER", "lease_transfer", give)
 		if got := w1.ok("lease_transfer", give); got["offered_to"] != "S1→W2" || got["accepted"] != false {

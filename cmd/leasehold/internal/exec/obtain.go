@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,7 +56,7 @@ func (h *hold) obtain(ctx context.Context) error {
 		case errors.As(err, &refusal):
 			ticket := ticketOf(refusal)
 			if ticket == "" {
-				return err
+				return h.inFlags(refusal)
 			}
 			if time.Until(end) <= 0 {
 				return gaveUp(refusal, h.cfg.wait)
@@ -106,6 +107,24 @@ func inLine(r *client.Refusal, verb string) string {
 	}
 	last := all[len(all)-1] // the key may contain any text
 	return fmt.Sprintf("%s; you %s %s%s", r.Message[:last[0]], verb, r.Message[last[2]:last[3]], r.Message[last[1]:])
+}
+
+const waitCall = "; call again with wait_secs to wait in line"
+
+// inFlags rewords a refusal that offers a place in line, because exec asks for one with
+// a flag.
+func (h *hold) inFlags(r *client.Refusal) error {
+	i := strings.LastIndex(r.Message, waitCall) // the reason before it may contain any text
+	if i < 0 {
+		return r
+	}
+	offer := "; use --wait SECS to wait in line"
+	if h.cfg.wait > 0 {
+		offer = "" // it has waited
+	}
+	worded := *r
+	worded.Message = r.Message[:i] + offer + r.Message[i+len(waitCall):]
+	return &worded
 }
 
 // gaveUp returns the refusal of the last wait.
