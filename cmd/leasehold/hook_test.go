@@ -696,11 +696,12 @@ func TestTheHooksSettings(t *testing.T) {
 	overruled("the project's setting")
 	var files strings.Builder
 	for i := range 14 {
+		one.mayWrite(fmt.Sprint("src/many/", i), "")
 		fmt.Fprintf(&files, `*** Add File: src/many/%d\n`, i)
 	}
 	patch := fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"*** Begin Patch\n%s*** End Patch"}}`, shop, files.String())
-	t.Log(one.run("codex", patch), two.said("", "leases"))
-	if note := two.run("codex", patch); strings.Count(note, "held by actor") != 10 || !strings.Contains(note, "; 4 more") {
+	// The model and its user are both told.
+	if note := two.run("codex", patch); strings.Count(note, "held by actor") != 2*10 || strings.Count(note, "; 4 more") != 2 {
 		t.Errorf("of a patch of 14 files: %s", note)
 	}
 	settings("hold_secs = 7000")
