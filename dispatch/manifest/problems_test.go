@@ -163,7 +163,7 @@ func TestAPromptThatNoProcessCouldBeGivenIsAProblem(t *testing.T) {
 // A model is told more than its prompt, and both are one argument.
 func TestAPromptThatIsTooLongWithWhatAModelIsToldIsAProblem(t *testing.T) {
 	for prompt, want := range map[string]string{
-		strings.Repeat("x", agent.MaxArgument-500): "root.prompt makes an argument or variable of ",
+		strings.Repeat("x", agent.MaxArgument-500):  "root.prompt makes an argument or variable of ",
 		strings.Repeat("x", agent.MaxArgument-2000): "<nil>",
 	} {
 		_, err := manifest.Parse("m", []byte("[run]\nname = \"r\"\n[agents.s]\nextends = \"claude\"\ncommand = [\"sh\"]\nprompt = \"argument\"\n[root]\nagent = \"s\"\nprompt = \""+prompt+"\"\n"), t.TempDir())
