@@ -152,10 +152,10 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	if err == nil {
 		err = s.refuseLaunched(who, nc, peer)
 	}
-	var once sync.Once
+	var first sync.Once // of this, the time limit, and the server to which the client is passed on
 	answer := func(w Welcome) error {
 		err := errLate
-		once.Do(func() {
+		first.Do(func() {
 			nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout)) // to write
 			interruptIfOver(ctx, nc)
 			_, err = nc.Write(wire.Line(w))
@@ -182,7 +182,10 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 			var way *Way
 			var to net.Conn
 			if v.home, way, to, err = s.reach(opening, passed, p); to != nil {
-				late.Stop()
+				told := true
+				if first.Do(func() { told = false }); told {
+					return visit{}, errors.Join(errLate, to.Close())
+				}
 				heard, err := s.pass(ctx, way, to, line, nc, br)
 				if !heard && ctx.Err() == nil {
 					s.farewells.add(p.Partition, peer)
