@@ -274,6 +274,7 @@ func (w *world) account(c *client) {
 		}
 	}
 	if all < least || all > most {
+		w.noteTasks(c)
 		w.fault("%d tasks were enqueued, perhaps %d, and there are %d", least, most, all)
 	}
 	for idle := 0; ; {

@@ -239,6 +239,11 @@ func (s *socket) ask(r request) ([]byte, error) {
 	}
 	_, err := s.nc.Write(append(r.cancellation(), '\n'))
 	time.Sleep(100 * time.Millisecond) // an answer that was on its way has arrived
+	select {
+	case <-s.closed: // the daemon may have been killed before it read the cancel, so the shim cancels the call again
+		return nil, errBroken
+	default:
+	}
 	if err != nil {
 		return nil, errBroken
 	}

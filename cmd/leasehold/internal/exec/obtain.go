@@ -56,7 +56,7 @@ func (h *hold) obtain(ctx context.Context) error {
 		case errors.As(err, &refusal):
 			ticket := ticketOf(refusal)
 			if ticket == "" {
-				return h.inFlags(refusal)
+				return h.inFlags(err, refusal)
 			}
 			if time.Until(end) <= 0 {
 				return gaveUp(refusal, h.cfg.wait)
@@ -113,10 +113,10 @@ const waitCall = "; call again with wait_secs to wait in line"
 
 // inFlags rewords a refusal that offers a place in line, because exec asks for one with
 // a flag.
-func (h *hold) inFlags(r *client.Refusal) error {
+func (h *hold) inFlags(err error, r *client.Refusal) error {
 	i := strings.LastIndex(r.Message, waitCall) // the reason before it may contain any text
 	if i < 0 {
-		return r
+		return err
 	}
 	offer := "; use --wait SECS to wait in line"
 	if h.cfg.wait > 0 {
