@@ -79,15 +79,19 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 			return nil, say(ErrUnauthenticated, "unauthenticated: the session has ended: its client was away or stopped for too long, or this daemon has another state; open a new session")
 		}
 	}
-	former := s.leftBy(c.Run, c.Origin)
+	was := s.leftBy(c.Run, c.Origin, c.Handle)
 	record := sessionRecord{ID: uuid.New(), Peer: peer, Origin: c.Origin}
 	handle, hash := s.opts.Partition.newSecret(handleMark, record.ID)
 	record.Secret = hash
 	return s.open(ctx, record, handle, func(tx engine.Tx) (actor Actor, err error) {
 		switch {
 		case c.Token != "":
-			if actor, err = authenticate(tx, c.Token); err == nil {
+			actor, err = authenticate(tx, c.Token)
+			switch {
+			case err == nil:
 				err = mayBe(tx, k, actor)
+			case err == ErrUnauthenticated && c.Handle != "":
+				err = say(err, "%v; your session has ended too, so the leases and claims that you held are lost: stop touching what they guard", err)
 			}
 		case own.ID != uuid.Nil:
 			if actor, _ = getActor(tx, own.ID); actor.Ended() {
@@ -96,7 +100,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 		case k.Run != "":
 			err = ErrUnauthenticated // its handle could not be resumed
 		default:
-			actor, err = s.join(tx, c.Run, c.Name, former)
+			actor, err = s.join(tx, c.Run, c.Name, was)
 		}
 		return actor, err
 	})
@@ -264,9 +268,9 @@ func authenticate(tx engine.Tx, token string) (Actor, error) {
 	return a, nil
 }
 
-// join creates a worker in the root layer of a run, which is told what the actor lost
-// that its client was before: see [State.leftBy]. It creates the run if necessary.
-func (s *State) join(tx engine.Tx, run, name string, former left) (Actor, error) {
+// join creates a worker in the root layer of a run, which is told what its client lost as
+// another actor: see [State.leftBy]. It creates the run if necessary.
+func (s *State) join(tx engine.Tx, run, name string, was former) (Actor, error) {
 	if err := CheckRun(run); err != nil {
 		return Actor{}, err
 	}
@@ -292,8 +296,11 @@ func (s *State) join(tx engine.Tx, run, name string, former left) (Actor, error)
 		}
 		a.Transient = true
 		putActor(tx, a)
-		if tx.Now().Before(former.until) {
-			s.core.PassOn(tx, former.actor, a.ID)
+		switch {
+		case was.forgotten:
+			s.core.Forgot(tx, a.ID, forgotten)
+		case tx.Now().Before(was.until):
+			s.core.PassOn(tx, was.actor, a.ID)
 		}
 		return a, nil
 	}

@@ -208,7 +208,7 @@ func (e *ender) giveBack(se sessionRecord) (done bool) {
 	}
 	e.tx.Delete(key)
 	if a, ok := getActor(e.tx, se.Actor); ok && a.Transient && !a.Ended() && !hasSession(e.tx, a.ID) {
-		e.s.noteLeft(e.tx, a, se.Origin)
+		e.s.noteLeft(e.tx, a, se)
 		e.leave(a)
 	}
 	return true

@@ -2,12 +2,14 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/rows"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -24,17 +26,28 @@ type client struct {
 // is told: a client whose MCP server has died starts another, and its model goes on
 // as if nothing had happened.
 type left struct {
-	actor uuid.UUID
-	until time.Time // on the running clock
+	actor   uuid.UUID
+	at      time.Time // of the end, on the running clock
+	session sessionRecord
 }
 
-// leftTime is how long after the end of its connection a client is told.
-const leftTime = time.Minute
+// forgotten is told to a client that goes on as another actor, if the state does not know
+// what its session held: the state was removed or replaced under its client, or the session
+// ended long ago or held nothing.
+const forgotten registry.Cause = "the daemon does not know your earlier session: the session has ended, or the daemon has another state now. " +
+	"If you held leases or claims, they are lost: acquire the leases again before you touch what they guard, and drop the claimed tasks"
+
+// leftTime is how long after the end of its connection a client is told, and keepLeft if
+// it has the handle of the session that ended, which shows that it is the same agent.
+const (
+	leftTime = time.Minute
+	keepLeft = time.Hour // as long as its losses are kept
+)
 
 // noteLeft remembers an actor that ends with its last session, if it has losses to be
 // told of.
-func (s *State) noteLeft(tx engine.Tx, a Actor, o Origin) {
-	c := client{a.Run, o.PID, o.Mark}
+func (s *State) noteLeft(tx engine.Tx, a Actor, session sessionRecord) {
+	c := client{a.Run, session.Origin.PID, session.Origin.Mark}
 	losses, _ := s.core.CountUntold(tx, registry.Holder{Actor: a.ID}, func(registry.Notice) bool { return true })
 	if losses == 0 || c.pid == 0 && c.mark == "" {
 		return
@@ -43,23 +56,70 @@ func (s *State) noteLeft(tx engine.Tx, a Actor, o Origin) {
 	tx.AfterCommit(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		maps.DeleteFunc(s.left, func(_ client, l left) bool { return now.After(l.until) })
-		s.left[c] = left{a.ID, now.Add(leftTime)}
+		maps.DeleteFunc(s.left, func(_ client, l left) bool { return now.Sub(l.at) >= keepLeft })
+		s.left[c] = left{a.ID, now, session}
 	})
 }
 
-// leftBy returns the actor whose losses a client is told that connects now, if there is
-// one. A client with another connection may have one for each of its sub-agents, so
-// nobody knows which of them lost what the actor held.
-func (s *State) leftBy(run string, o Origin) left {
+// A former says what a client is told that joins.
+type former struct {
+	actor     uuid.UUID // whose losses; zero: nobody's
+	until     time.Time // on the running clock
+	forgotten bool      // the client has the handle of another session
+}
+
+// leftBy returns what a client is told that joins now, with the handle of an earlier session
+// or "". A client with another connection may have one for each of its sub-agents, so
+// nobody knows which of them lost what the actor held, unless it has the handle.
+func (s *State) leftBy(run string, o Origin, handle string) former {
 	s.mu.Lock()
 	l, ok := s.left[client{run, o.PID, o.Mark}]
 	s.mu.Unlock()
+	if id, secret, has := openSecret(handleMark, handle); has {
+		if ok && id == l.session.ID && matches(l.session.Secret, secret) {
+			return former{actor: l.actor, until: l.at.Add(keepLeft)}
+		}
+		return former{forgotten: true}
+	}
 	connected := func(p *party) bool { return !p.guest }
 	if !ok || slices.ContainsFunc(s.partiesOf(o.PID, o.Mark), connected) {
-		return left{}
+		return former{}
 	}
-	return l
+	return former{actor: l.actor, until: l.at.Add(leftTime)}
+}
+
+// tellRestored tells all living actors of a state that was a copy until now. Their leases in
+// the copy are valid, but nobody knows what each of them was granted later.
+func (s *State) tellRestored(ctx context.Context) error {
+	if s.restored.IsZero() {
+		return nil
+	}
+	var living []uuid.UUID
+	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
+		for row := range tx.Scan(actorPrefix) {
+			if a, ok := rows.Decode[Actor](tx, row); ok && !a.Ended() {
+				living = append(living, a.ID)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	cause := registry.Cause(fmt.Sprintf("the daemon went on with a copy of its state that was made at %s: what was granted, written or queued since then is lost. "+
+		"Look with lease_list what you hold before you touch what it guards", s.restored.Format(time.RFC3339)))
+	for some := range slices.Chunk(living, endStep) {
+		err := rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+			for _, id := range some {
+				s.core.Forgot(tx, id, cause)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A dismissal is the end of an actor whose client may still run. The actor's session is

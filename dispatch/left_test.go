@@ -3,11 +3,15 @@ package dispatch_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -63,4 +67,133 @@ func TestAClientThatConnectsAgainIsToldWhatItLost(t *testing.T) {
 		told(shim(10))
 		told(two)
 	})
+}
+
+// Whoever cannot know what it has lost is told so once, in its next answer, and whoever has
+// lost nothing is told nothing.
+func TestWhatASessionIsToldThatDoesNotKnowWhatItLost(t *testing.T) {
+	shim := dispatch.Credentials{Run: "r", Name: "shim", Origin: dispatch.Origin{PID: 10}}
+	again := func(h *house, was *dispatch.Session, c dispatch.Credentials) *dispatch.Session {
+		c.Handle = was.Handle()
+		return h.connect(c, 100)
+	}
+	withToken := func(h *house) dispatch.Credentials {
+		_, token := h.add(dispatch.Worker, "", "W1")
+		return dispatch.Credentials{Token: token}
+	}
+	const unknown, copied = "the daemon does not know your earlier session", "the daemon went on with a copy of its state"
+	for _, c := range []struct {
+		name  string
+		story func(h *house) *dispatch.Session
+		want  []string // key of the lease, or the beginning of the reason
+	}{
+		{"another state is served", func(h *house) *dispatch.Session {
+			was := h.connect(shim, 100)
+			h.take(was, dispatch.RunScope, "deploy", time.Hour)
+			h.close()
+			h.fs = vfs.NewCrashableMem()
+			h.open()
+			return again(h, was, shim)
+		}, []string{unknown}},
+		{"another state is served, and goes on as another", func(h *house) *dispatch.Session {
+			was := h.connect(shim, 100)
+			h.close()
+			h.fs = vfs.NewCrashableMem()
+			h.open()
+			h.hangUp(again(h, was, shim))
+			return h.connect(shim, 101)
+		}, []string{unknown}},
+		{"its run was removed", func(h *house) *dispatch.Session {
+			was := h.connect(shim, 100)
+			if err := errors.Join(h.EndActor(h.t.Context(), "r", "root", ""), h.RemoveRun(h.t.Context(), "r")); err != nil {
+				h.t.Fatal(err)
+			}
+			time.Sleep(time.Minute) // its records are removed
+			return again(h, was, shim)
+		}, []string{unknown}},
+		{"the state is a copy, which knows the session", func(h *house) *dispatch.Session {
+			was := h.connect(withToken(h), 100)
+			h.restore()
+			h.crash()
+			return again(h, was, dispatch.Credentials{})
+		}, []string{copied}},
+		{"the state is a copy, which knows the actor", func(h *house) *dispatch.Session {
+			c := withToken(h)
+			h.restore()
+			h.crash()
+			return h.connect(c, 100)
+		}, []string{copied}},
+		{"it comes back long after its session has ended", func(h *house) *dispatch.Session {
+			was := h.connect(shim, 100)
+			h.take(was, dispatch.RunScope, "deploy", time.Hour)
+			h.hangUp(was)
+			time.Sleep(50 * time.Minute)
+			return again(h, was, shim)
+		}, []string{"deploy"}},
+		{"it calls nothing for days", func(h *house) *dispatch.Session {
+			se := h.connect(shim, 100)
+			h.take(se, dispatch.RunScope, "deploy", time.Minute)
+			time.Sleep(50 * time.Hour)
+			return se
+		}, []string{"deploy"}},
+		{"its session ends long after its lease", func(h *house) *dispatch.Session {
+			c := withToken(h)
+			was := h.connect(c, 100)
+			h.take(was, dispatch.RunScope, "deploy", time.Minute)
+			time.Sleep(time.Hour)
+			h.hangUp(was)
+			time.Sleep(50 * time.Minute)
+			return again(h, was, c)
+		}, []string{"deploy"}},
+		{"the daemon is restarted", func(h *house) *dispatch.Session {
+			was := h.connect(shim, 100)
+			h.take(was, dispatch.RunScope, "deploy", time.Hour)
+			h.crash()
+			return again(h, was, shim)
+		}, nil},
+		{"the session of a token ends, and held nothing", func(h *house) *dispatch.Session {
+			c := withToken(h)
+			was := h.connect(c, 100)
+			h.hangUp(was)
+			return again(h, was, c)
+		}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+				h.t = t
+				h.add(dispatch.Root, "", "lead")
+				h.family.Store(100, process.Running{Parent: 10})
+				h.family.Store(101, process.Running{Parent: 10})
+				se := c.story(h)
+				other := h.connect(dispatch.Credentials{Run: "r", Name: "other", Origin: dispatch.Origin{PID: 20}}, 200)
+				for i, want := range [][]string{c.want, nil} {
+					list, _, err := se.TakeNotices(t.Context(), "", dispatch.Model)
+					if err != nil {
+						t.Fatal(err)
+					}
+					told := func(n registry.Notice, want string) bool {
+						return n.Key == want || n.Key == "" && strings.HasPrefix(n.Reason, want)
+					}
+					if !slices.EqualFunc(list, want, told) {
+						t.Errorf("answer %d told %v, want %q", i+1, list, want)
+					}
+				}
+				if list, _, err := other.TakeNotices(t.Context(), "", dispatch.Model); err != nil || len(list) > 0 {
+					t.Errorf("another client was told %v (%v)", list, err)
+				}
+			})
+		})
+	}
+}
+
+// restore makes the state a copy, as it is after a restore.
+func (h *house) restore() {
+	h.t.Helper()
+	err := h.eng.Update(h.t.Context(), func(tx engine.Tx) error {
+		tx.Put(engine.CopyRow(tx.Wall()))
+		return nil
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
 }

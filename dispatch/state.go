@@ -170,6 +170,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	if err := s.recoverSessions(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.tellRestored(ctx); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 

@@ -211,7 +211,7 @@ func (c *Core) Tend(tx Tx, row engine.Row) bool {
 	case strings.HasPrefix(row.Key, waitPrefix):
 		c.end(tx, row, Expired)
 	case strings.HasPrefix(row.Key, lostPrefix):
-		tendNotice(tx, row)
+		c.tendNotice(tx, row)
 	default:
 		return call.Tend(tx, row)
 	}

@@ -157,6 +157,13 @@ func putLost(tx Tx, l *Lease, cause Cause) (kept bool) {
 	return n.raise(tx, l.Holder.Actor, tx.Put)
 }
 
+// Forgot raises a notice that the actor may have lost leases of which the state knows
+// nothing. The cause says why, and what to do.
+func (c *Core) Forgot(tx Tx, actor uuid.UUID, cause Cause) {
+	n := Notice{Reason: string(cause), at: tx.Now()}
+	n.raise(tx, actor, tx.Put)
+}
+
 func markUntold(tx Tx, notice string) {
 	tx.Touch(engine.Row{Key: untoldKey(notice), Value: record.Fixed(1)})
 }
@@ -334,11 +341,19 @@ func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(Notice) bool) (
 }
 
 // tendNotice stores that a loss was told, once it cannot be told again any more, so that
-// it is not told after a restart. It forgets other notices, and losses in the end: nobody
-// asks by the id of a lease for longer, and other leases have no id.
-func tendNotice(tx Tx, row engine.Row) {
+// it is not told after a restart. A loss that was not told is kept as long as the session
+// that is to be told: its agent may have been quiet for days. Other notices are forgotten,
+// and losses in the end: nobody asks by the id of a lease for longer, and other leases have
+// no id.
+func (c *Core) tendNotice(tx Tx, row engine.Row) {
 	var n Notice
-	if !n.read(row) || !n.told || n.sure || n.Kind != Loss || n.LeaseID == uuid.Nil {
+	readable := n.read(row)
+	if readable && !n.told && n.Kind == Loss && n.Session != uuid.Nil && c.opts.SessionOpen(tx, n.Session) {
+		row.Due = tx.Now().Add(keepLost)
+		tx.Touch(row)
+		return
+	}
+	if !readable || !n.told || n.sure || n.Kind != Loss || n.LeaseID == uuid.Nil {
 		forgetNotice(tx, row.Key)
 		return
 	}
@@ -395,6 +410,9 @@ func (c *Core) leaveNotice(tx Tx, row engine.Row) {
 	actor := lostActor(row.Key)
 	if readable {
 		row, _ = n.again(tx, actor, row)
+	}
+	if !n.told {
+		row.Due = tx.Now().Add(keepLost)
 	}
 	tx.Put(row)
 	if !n.told { // the actor's other sessions can tell it from now on, and look only after a change

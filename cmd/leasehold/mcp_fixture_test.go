@@ -228,6 +228,12 @@ func (w logWriter) Write(p []byte) (int, error) {
 func startShim(t *testing.T, args ...string) (*stdio, *exec.Cmd) {
 	t.Helper()
 	cmd := testProgram(t, append([]string{"mcp"}, args...)...)
+	return runShimProgram(t, cmd), cmd
+}
+
+// runShimProgram runs a shim that may have more variables.
+func runShimProgram(t *testing.T, cmd *exec.Cmd) *stdio {
+	t.Helper()
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -247,7 +253,7 @@ func startShim(t *testing.T, args ...string) (*stdio, *exec.Cmd) {
 		cmd.Wait()
 	}()
 	t.Cleanup(func() { cmd.Process.Kill(); <-s.ended })
-	return s, cmd
+	return s
 }
 
 func (s *stdio) read(out io.Reader) {

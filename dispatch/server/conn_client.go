@@ -77,7 +77,7 @@ func (c *client) tellNotice(l registry.Notice) {
 	notice := tools.NoticeOf(l)
 	text := notice.String()
 	switch {
-	case l.Kind != registry.Loss:
+	case l.Kind != registry.Loss, l.Token == 0:
 	case l.Scope == queue.Scope:
 		text += "; drop what you did and claim another task"
 	default:
