@@ -233,7 +233,7 @@ func (c *Core) searchOn(ctx context.Context, h Holder, reason string, begun func
 type step struct {
 	holder Holder
 	any    *await
-	link   Link // by which it was reached
+	link   Link // by which it was reached; a wait is its party's, so it has none
 	from   *step
 }
 
@@ -248,7 +248,9 @@ func (s *step) key() string {
 
 func (s *step) links() (list []Link) {
 	for ; s != nil; s = s.from {
-		list = append(list, s.link)
+		if s.any == nil {
+			list = append(list, s.link)
+		}
 	}
 	slices.Reverse(list)
 	return list
