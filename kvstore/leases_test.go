@@ -54,6 +54,21 @@ func TestALeaseReadsAsAnEntryWithoutItsSecret(t *testing.T) {
 			same(t, glob, len(l.Entries), want)
 		}
 		same(t, "usage counts no lease", r.usage().Entries, 1)
+
+		for _, key := range []string{"out.bak", "owl", "zoo"} {
+			_, err := r.Leases().Acquire(t.Context(), registry.Request{Key: key, Holder: w1, TTL: 30 * time.Second})
+			r.must(err)
+		}
+		var pages []string
+		for q := (kvstore.Query{Glob: r.glob("/leases/{out*,z*}"), Limit: 1}); len(pages) < 9; {
+			l, err := r.List(t.Context(), q)
+			r.must(err)
+			pages = append(pages, l.Entries[0].Path.String())
+			if q.After = l.Next; !l.Truncated {
+				break
+			}
+		}
+		same(t, "pages", fmt.Sprint(pages), "[/leases/out /leases/out.bak /leases/out.log /leases/zoo]")
 		time.Sleep(30 * time.Second)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/pebble"
+	"github.com/leasehold/leasehold/engine/record"
 )
 
 const kind call.Kind = "test"
@@ -425,6 +426,11 @@ func TestACallMayHaveARequestIDAndAnIdempotencyKey(t *testing.T) {
 			if a, ok := d.take(by(c)); !ok || a.Value != "first" {
 				t.Errorf("undone by %s: %+v %v", what, a, ok)
 			}
+			d.update(func(tx engine.Tx) {
+				for row := range tx.Scan(call.Prefix + string(session[:]) + "r") {
+					t.Errorf("undone by %s: %q is left", what, row.Key)
+				}
+			})
 			if got, again, err := d.do(requested(), "second"); got != "second" || again || err != nil {
 				t.Errorf("undone by %s, and sent again: %q %v %v", what, got, again, err)
 			}
@@ -453,6 +459,56 @@ func TestAKnownCallIsUndoneHoweverOftenItWasSent(t *testing.T) {
 		}
 		if _, ok := d.take(call.Known(uuid.New(), "key")); ok {
 			t.Error("another session's call was undone")
+		}
+	})
+}
+
+// TestACancelUndoesNoOtherRequestOfItsName, as a client may use the id of a request again.
+func TestACancelUndoesNoOtherRequestOfItsName(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		session := uuid.New()
+		earlier, now := call.Call{Session: session, Name: "1", Print: 7}, call.Call{Session: session, Name: "1", Print: 8}
+		d.do(now, "done")
+		if a, ok := d.take(earlier); ok {
+			t.Errorf("undone by a cancel of an earlier request: %+v", a)
+		}
+		if a, ok := d.take(now); !ok || a.Value != "done" {
+			t.Errorf("not undone by its own: %+v %v", a, ok)
+		}
+	})
+}
+
+// TestACallIsReadBackWithItsIDs, its request_id and its Idempotency-Key.
+func TestACallIsReadBackWithItsIDs(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		session := uuid.New()
+		c := call.Call{Session: session, Name: "1", Print: 3}.Requested(session, "key", 7).Requested(session, "r", 9)
+		w := record.New(0)
+		c.Append(w)
+		r := record.Read(w.String())
+		back := call.Read(&r)
+		if !r.Done() {
+			t.Error("more was written than read")
+		}
+		d.do(back, "first")
+		if got, again, err := d.do(c, "second"); got != "first" || !again || err != nil {
+			t.Errorf("the call finds %q %v %v", got, again, err)
+		}
+		if _, _, err := d.do(call.Call{}.Requested(session, "key", 8), "other"); !errors.Is(err, call.ErrReused) {
+			t.Errorf("another request under the key: %v", err)
+		}
+		if a, ok := d.take(call.Known(session, "key")); !ok || a.Value != "first" {
+			t.Errorf("undone by the key: %+v %v", a, ok)
+		}
+	})
+}
+
+// TestACallWithoutANameHasNoRowUnderIt.
+func TestACallWithoutANameHasNoRowUnderIt(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		d.do(call.Call{}.Requested(uuid.New(), "r", 7), "done")
+		if n := d.rows(); n != 1 {
+			t.Errorf("%d rows, want that of the request_id", n)
 		}
 	})
 }
