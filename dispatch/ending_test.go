@@ -480,6 +480,14 @@ func TestActorListsAreSilentAboutOtherLayers(t *testing.T) {
 		if err != nil || o.Leases != 1 || len(o.Holds) != 1 {
 			t.Errorf("actor_status of another layer's: %+v %v", o, err)
 		}
+		if err := h.EndActor(t.Context(), "r", "S1→W1", "done"); err != nil {
+			t.Fatal(err)
+		}
+		for se, want := range map[*dispatch.Session]string{root: "[{run open done}]", lead: "[{layer secret too done} {run open done}]"} {
+			if o, err := se.Status(t.Context(), "S1→W1"); err != nil || fmt.Sprint(o.Held) != want {
+				t.Errorf("%s reads that it held %v at its end, want %s; %v", se.Actor().Path, o.Held, want, err)
+			}
+		}
 	})
 }
 

@@ -183,6 +183,34 @@ func TestARunEndsWithItsRootAndItsNameCanBeUsedAgain(t *testing.T) {
 		if err != nil || len(runs) != 1 || len(runs[0].Actors) != 1 {
 			t.Errorf("runs: %+v %v", runs, err)
 		}
+		if err := h.EndActor(t.Context(), "r", "root", "done"); err != nil {
+			t.Fatal(err)
+		}
+		alone := h.connect(dispatch.Credentials{Run: "r", Name: "claude"}, 3)
+		defer h.hangUp(alone)
+		if runs, err := h.Runs(t.Context(), "r"); err != nil || !runs[0].EndedAt.IsZero() {
+			t.Errorf("somebody has joined, and the run is still the one that ended: %+v %v", runs, err)
+		}
+	})
+}
+
+// TestTheNameOfAnExpiredTokenIsFree, and no other.
+func TestTheNameOfAnExpiredTokenIsFree(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		issue := func() (dispatch.Access, string, error) {
+			return h.IssueAccess(t.Context(), "ops", dispatch.Operator, time.Minute)
+		}
+		first, _, err := issue()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := issue(); !errors.Is(err, dispatch.ErrExists) {
+			t.Errorf("the name of a valid token: %v", err)
+		}
+		time.Sleep(2 * time.Minute)
+		if again, _, err := issue(); err != nil || again.ID == first.ID {
+			t.Errorf("the name of an expired token: %+v %v", again, err)
+		}
 	})
 }
 
