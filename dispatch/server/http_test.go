@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -149,6 +150,52 @@ const (
 	block = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"block","arguments":{"wait_secs":50}}}`
 	ping  = `{"jsonrpc":"2.0","id":4,"method":"ping"}`
 )
+
+// TestSessionsOfOneActorAreSpread, so that no actor makes the others wait by beginning many.
+func TestSessionsOfOneActorAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		start := time.Now()
+		for range 100 {
+			w.open(t)
+		}
+		spread := time.Since(start)
+		if spread == 0 {
+			t.Error("a hundred sessions of one actor began at once")
+		}
+		other := &web{daemon: w.daemon, client: w.client, token: w.daemon.token(t, "other")}
+		if other.open(t); time.Since(start) != spread {
+			t.Errorf("another actor's session began %v later", time.Since(start)-spread)
+		}
+	})
+}
+
+// TestTheAddressOfTheServerIsItsName, and that of another machine is not: a page whose name
+// was rebound to this address sends its own name.
+func TestTheAddressOfTheServerIsItsName(t *testing.T) {
+	guarded := server.GuardHost(nil, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, c := range []struct {
+		local  net.Addr
+		host   string
+		status int
+	}{
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}, "192.0.2.1:80", 200},
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}, "192.0.2.1", 200},
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}, "[::ffff:192.0.2.1]:80", 200},
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}, "192.0.2.2:80", 403},
+		{&net.TCPAddr{IP: net.ParseIP("2001:db8::1"), Port: 80}, "[2001:db8::1]:80", 200},
+		{&net.TCPAddr{IP: net.ParseIP("2001:db8::1"), Port: 80}, "[2001:db8::2]:80", 403},
+		{&net.UnixAddr{}, "192.0.2.1", 403},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Host = c.host
+		w := httptest.NewRecorder()
+		guarded.ServeHTTP(w, r.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, c.local)))
+		if w.Code != c.status {
+			t.Errorf("host %s at %v: %d, want %d", c.host, c.local, w.Code, c.status)
+		}
+	}
+}
 
 func TestHTTPChecksWhoAsksAndWhat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

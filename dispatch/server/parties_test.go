@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/leasehold/leasehold/dispatch/server"
 )
@@ -96,6 +97,27 @@ func TestPartiesOfOneConnection(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestACallWhoseAnswerNobodyReadsLeavesTheNotices to the next one that a model reads.
+func TestACallWhoseAnswerNobodyReadsLeavesTheNotices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		p, id := d.dial(t, "w"), new(int)
+		p.send("%s", initialize)
+		p.receive()
+		model, script := party{p, "", "", id}, party{p, "", `{"leasehold/unread":true}`, id}
+		model.ask("run_lease_acquire", `{"key":"build","ttl_secs":1`)
+		time.Sleep(5 * time.Second)
+		for _, c := range []struct {
+			by   party
+			told bool
+		}{{script, false}, {model, true}, {model, false}} {
+			if m, _ := c.by.ask("run_lease_acquire", `{"key":"other"`); strings.Contains(m.Result.Content[0].Text, "build") != c.told {
+				t.Errorf("told of the loss of build: %t, in %+v", !c.told, m.Result)
+			}
+		}
+	})
 }
 
 // TestACancelledActorIsToldOverMCP by whom it was cancelled, why and what it lost:

@@ -50,3 +50,36 @@ func TestLongReadsWaitForLongReadsOnly(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// TestRequestsAreSpread for each key by itself: a burst at once, and then one in each interval.
+func TestRequestsAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s shares
+		s.init(Transport{})
+		checkPace(t, &s.comings, 1, 2)
+		checkPace(t, &s.openings, uuid.New(), uuid.New())
+	})
+}
+
+func checkPace[K comparable](t *testing.T, p *pace[K], key, other K) {
+	t.Helper()
+	waits := func(key K, want time.Duration) {
+		t.Helper()
+		owed, start := p.owed(key), time.Now()
+		p.wait(t.Context(), key)
+		if waited := time.Since(start); waited != want || max(owed, 0) != want {
+			t.Errorf("a request waits %v, and was told to wait %v; want %v", waited, owed, want)
+		}
+	}
+	if p.burst < 1 || p.every <= 0 {
+		t.Errorf("%d at once and then one every %v is no bound", p.burst, p.every)
+	}
+	for range p.burst + 1 {
+		waits(key, 0)
+	}
+	waits(key, p.every)
+	waits(key, p.every)
+	waits(other, 0)
+	time.Sleep(10 * p.every)
+	waits(key, 0)
+}
