@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -71,6 +72,33 @@ func TestQueuesTasksAndBytesAreBounded(t *testing.T) {
 			t.Errorf("a queue without tasks: %v", err)
 		}
 		h.check()
+	})
+}
+
+// TestAnActorBeginsAThousandQueues, unless another bound is configured.
+func TestAnActorBeginsAThousandQueues(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		actor := uuid.New()
+		enqueue := func(queues ...string) error {
+			tasks := make([]queue.NewTask, len(queues))
+			for i, q := range queues {
+				tasks[i] = queue.NewTask{Run: h.run, Queue: q, Actor: actor, Payload: json.RawMessage("1")}
+			}
+			_, err := h.EnqueueMany(t.Context(), tasks)
+			return err
+		}
+		for n := range 10 {
+			batch := make([]string, 100)
+			for i := range batch {
+				batch[i] = fmt.Sprint(n, "-", i)
+			}
+			if err := enqueue(batch...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if limit := mustBe[*registry.LimitError](t, enqueue("another")); limit.Max != 1000 {
+			t.Errorf("refused by %+v", limit)
+		}
 	})
 }
 

@@ -510,6 +510,9 @@ func TestArgumentsOfTheQueueOutOfRangeAreNamed(t *testing.T) {
 		if list, err := h.Stats(t.Context(), h.run, ""); err != nil || len(list) != 0 {
 			t.Errorf("queues %v %v", list, err)
 		}
+		if _, err := h.Enqueue(t.Context(), queue.NewTask{Run: h.run, Queue: "q", Payload: json.RawMessage(`{}`), Key: strings.Repeat("k", queue.MaxKey)}); err != nil {
+			t.Errorf("the longest key: %v", err)
+		}
 	})
 }
 
