@@ -205,10 +205,10 @@ type Engine interface {
 	// means all changes. The caller must Stop it.
 	Watch(key string) *Watch
 	// WaitDue returns nil once the Due of some row is before the engine's now,
-	// or ctx's cause if that ends first. It also returns nil soon after the
-	// wall clock has been set, even if nothing is due: the difference between
-	// Wall and Now has changed, so a Due that was computed from a time of day
-	// must be computed again.
+	// or ctx's cause if that ends first. One caller also gets nil soon after
+	// the wall clock has been set, even if nothing is due: the difference
+	// between Wall and Now has changed, so a Due that was computed from a time
+	// of day must be computed again.
 	WaitDue(ctx context.Context) error
 	// Close releases the engine's resources. Updates in progress finish first;
 	// later ones return ErrClosed.

@@ -33,9 +33,8 @@ type running struct {
 	noted   time.Duration // the wall clock minus the running clock then
 
 	// offset is the wall clock minus the running clock, at the last step or at
-	// the opening. It is guarded by Engine.mu, as is steps.
+	// the opening. It is guarded by Engine.mu.
 	offset time.Duration
-	steps  int
 
 	// told is the wall clock minus the running clock for [engine.Tx.WallAt]. It is
 	// guarded by Engine.mu.
@@ -65,7 +64,6 @@ func (c *running) stepped(now, wall time.Time) (by time.Duration, ok bool) {
 		return 0, false
 	}
 	c.offset += by
-	c.steps++
 	return by, true
 }
 

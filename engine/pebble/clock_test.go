@@ -153,6 +153,10 @@ func TestAStepBeforeACrashIsNoTimeOff(t *testing.T) {
 // TestWaitDueNoticesSleepsAndSteps though timers stand still during the first,
 // and nothing is due after the second.
 func TestWaitDueNoticesSleepsAndSteps(t *testing.T) {
+	synctest.Test(t, waitDueNoticesSleepsAndSteps)
+}
+
+func waitDueNoticesSleepsAndSteps(t *testing.T) {
 	m := newMachine()
 	e := m.open(t, vfs.NewMem())
 	mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "a", Due: tx.Now().Add(24 * time.Hour)}) })
@@ -163,6 +167,7 @@ func TestWaitDueNoticesSleepsAndSteps(t *testing.T) {
 	} {
 		woken := make(chan error, 1)
 		go func() { woken <- e.WaitDue(t.Context()) }()
+		time.Sleep(time.Minute) // it looks again several times
 		select {
 		case err := <-woken:
 			t.Fatalf("woken early: %v", err)
