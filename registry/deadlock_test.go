@@ -69,6 +69,33 @@ func TestAnActorThatWaitsForAnotherIsInTheGraph(t *testing.T) {
 	})
 }
 
+// TestAWaitBeforeAnotherClosesACycle, although nobody in the cycle holds the lease; and a
+// place that is kept for the next call is given up if that call is refused.
+func TestAWaitBeforeAnotherClosesACycle(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b, c := h.party("A"), h.party("B"), h.party("C")
+		c.acquire(registry.Request{Key: "x"})
+		b.acquire(registry.Request{Key: "y"})
+		a.wait(registry.Request{Key: "x"})
+		behind := b.wait(registry.Request{Key: "x"})
+		_, err := a.try(registry.Request{Key: "y", Wait: time.Second})
+		want := `deadlock: you would wait for lease "y", held by B; B waits for lease "x", for which you wait before: end your wait for lease "x" first, then ask again`
+		if dead := mustBe[*registry.DeadlockError](t, err); dead.Error() != want {
+			t.Errorf("reads\n%s\nwant\n%s", dead, want)
+		}
+		h.endSession(a)
+		time.Sleep(registry.MaxWait)
+		mustBe[*registry.WaitError](t, (<-behind).err)
+		c.wait(registry.Request{Key: "y"})
+		_, err = b.try(registry.Request{Key: "x", Wait: time.Second})
+		mustBe[*registry.DeadlockError](t, err)
+		if s, ok := h.standing("x"); !ok || len(s.Waiters) != 0 {
+			t.Errorf("a place is kept for a call that was refused: %+v", s.Waiters)
+		}
+		h.endSession(c)
+	})
+}
+
 // Who is offered a key need not wait in its line; others whom the same line keeps waiting do.
 func TestAnOfferHidesNoCycle(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {

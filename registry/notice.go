@@ -397,15 +397,11 @@ func (c *Core) Retell(tx Tx, h Holder, told []Notice) {
 
 // leaveNotice passes a notice of a session that ends on to the next session of
 // its actor. A loss that was told just before is told again, because the answer
-// may have been lost with the connection. A notice that somebody waits is
-// removed, because the session no longer holds the lease.
+// may have been lost with the connection. The notices that somebody waits went
+// with the leases of the session.
 func (c *Core) leaveNotice(tx Tx, row engine.Row) {
 	var n Notice
 	readable := n.read(row)
-	if readable && n.Kind == Wanted {
-		forgetNotice(tx, row.Key)
-		return
-	}
 	row.Owner = uuid.Nil
 	actor := lostActor(row.Key)
 	if readable {

@@ -159,3 +159,26 @@ func TestThatSomebodyWaitsIsToldAgainIfTheAnswerIsNotRead(t *testing.T) {
 		a.isTold()
 	})
 }
+
+// TestNoticesThatAnAnswerHasNoRoomForAreCounted, and come with the next one.
+func TestNoticesThatAnAnswerHasNoRoomForAreCounted(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a := h.party("A")
+		for _, key := range []string{"x", "y", "z"} {
+			a.acquire(registry.Request{Key: key})
+			h.party("waits for " + key).wait(registry.Request{Key: key})
+		}
+		for _, want := range [][2]int{{2, 1}, {1, 0}, {0, 0}} {
+			err := h.eng.Update(t.Context(), func(tx registry.Tx) error {
+				if list, more := h.TakeUntold(tx, a.Holder, 2, anyParty); len(list) != want[0] || more != want[1] {
+					t.Errorf("told of %d and that there are %d more, want %v", len(list), more, want)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.endSession(a)
+	})
+}
