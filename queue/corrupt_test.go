@@ -1,12 +1,16 @@
 package queue_test
 
 import (
+	"bytes"
 	"errors"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
 
@@ -306,6 +310,97 @@ func TestADamagedRecordOfAClaimDoesNotStopItsSession(t *testing.T) {
 		}
 		h.forgetDamage()
 	})
+}
+
+// TestABlockThatTheStoreCannotReadHoldsUpNobody damages a block of a table, which
+// has the entries of several tasks. The others are handed out in their order. A claim
+// from a queue whose entries end where the block begins may be refused, and is answered.
+func TestABlockThatTheStoreCannotReadHoldsUpNobody(t *testing.T) {
+	for name, damaged := range map[string]int{"the first": 0, "the middle": 150} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, func(t *testing.T, h *house) {
+				var tasks []uuid.UUID
+				for range 300 {
+					tasks = append(tasks, h.enqueue(queue.NewTask{}).ID)
+				}
+				// The last place with an id is the entry of the task: its payload is before it.
+				h.damageBlock(func(table []byte) int { return bytes.LastIndex(table, tasks[damaged][:]) })
+				h.enqueue(queue.NewTask{Queue: "before-q"})
+				w, claimed := h.worker("W1"), 0
+				if _, err := w.ask(queue.Claim{Queues: []string{"before-q"}}); err != nil && !errors.Is(err, engine.ErrCorrupt) {
+					t.Error(err)
+				}
+				for at := 0; ; claimed++ {
+					got, err := w.ask(queue.Claim{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if len(got) == 0 {
+						break
+					}
+					next := slices.Index(tasks[at:], got[0].ID)
+					if next < 0 {
+						t.Fatalf("%v is claimed out of order", got[0].ID)
+					}
+					at += next + 1
+				}
+				if claimed < 100 || claimed == 300 {
+					t.Errorf("%d of 300 tasks were claimed; a block has fewer than 200", claimed)
+				}
+				h.forgetDamage()
+			})
+		})
+	}
+}
+
+// damageBlock damages a table at an offset, and opens the state again.
+func (h *house) damageBlock(offset func(table []byte) int) {
+	h.t.Helper()
+	h.stop()
+	if err := errors.Join(<-h.done, h.eng.Close()); err != nil {
+		h.t.Fatal(err)
+	}
+	o := &pebbledb.Options{FS: h.fs, FormatMajorVersion: pebbledb.FormatNewest, Logger: quiet{}}
+	o.Levels[0].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
+	db, err := pebbledb.Open("state", o) // writes what the log has to a table
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		h.t.Fatal(err)
+	}
+	names, err := h.fs.List("state")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	found := 0
+	for _, name := range names {
+		switch path := "state/" + name; {
+		case strings.HasSuffix(name, ".live"): // a bare Pebble removes a log and leaves its mark
+			err = errors.Join(err, h.fs.Remove(path))
+		case strings.HasSuffix(name, ".sst"):
+			f, openErr := h.fs.Open(path)
+			if openErr != nil {
+				h.t.Fatal(openErr)
+			}
+			table, readErr := io.ReadAll(f)
+			err = errors.Join(err, readErr, f.Close())
+			if at := offset(table); at >= 0 {
+				found++
+				table[at] ^= 0xff
+				f, createErr := h.fs.Create(path, vfs.WriteCategoryUnspecified)
+				if createErr != nil {
+					h.t.Fatal(createErr)
+				}
+				_, writeErr := f.Write(table)
+				err = errors.Join(err, writeErr, f.Sync(), f.Close())
+			}
+		}
+	}
+	if err != nil || found != 1 {
+		h.t.Fatalf("damaged %d tables: %v", found, err)
+	}
+	h.open()
 }
 
 // forgetDamage ends the house without the checks that the damage would fail.

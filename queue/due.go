@@ -51,7 +51,7 @@ func (q *Queue) TendDue(ctx context.Context) error {
 // passOver raises the lower bounds of indexes whose first entries the store
 // cannot read. It skips as many as necessary, since damage mostly covers a
 // whole block. Skipped tasks stay in the counts until nothing else is left in
-// the index. It returns fault if there is no such index.
+// the index. It returns fault if it can raise none.
 func (q *Queue) passOver(ctx context.Context, fault error) error {
 	var list []index
 	err := q.eng.Snapshot(ctx, func(tx engine.Tx) error {
@@ -73,6 +73,12 @@ func (q *Queue) passOver(ctx context.Context, fault error) error {
 			return err
 		}
 		if ok {
+			continue
+		}
+		if _, ok, err = q.readable(ctx, in, "\xff"); err != nil {
+			return err
+		}
+		if !ok { // the block goes on behind the index: no bound is past it
 			continue
 		}
 		// A tail begins with a number. This is a binary search for the last
