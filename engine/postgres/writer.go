@@ -115,10 +115,11 @@ func (w *writer) write(ctx context.Context, rounds []*round) error {
 // If the answer to an append was lost, it is sent again and writes the row
 // again; see the package's documentation. A network may then deliver the first
 // one late, when a fold has already removed its row: it must leave no row below
-// the others.
+// the others. Nor may a row follow one that is missing, as where a copy was restored
+// under this process: nobody could open the log then.
 const appendSQL = `INSERT INTO leasehold_log AS l (partition, sequence, epoch, batch)
 SELECT partition, $2, epoch, $4 FROM leasehold_partition WHERE partition = $1 AND epoch = $3
-AND $2 >= coalesce((SELECT max(sequence) FROM leasehold_log WHERE partition = $1), 0) FOR SHARE
+AND $2 - coalesce((SELECT max(sequence) FROM leasehold_log WHERE partition = $1), 0) IN (0, 1) FOR SHARE
 ON CONFLICT (partition, sequence) DO UPDATE SET batch = excluded.batch WHERE l.epoch = excluded.epoch`
 
 // append writes rounds to the log. What is the matter with one of them alone is
@@ -158,6 +159,11 @@ func (w *writer) append(ctx context.Context, rounds []*round) error {
 		err = w.conn.SendBatch(ctx, &b).Close()
 		if errors.Is(err, context.DeadlineExceeded) {
 			w.lost()
+		}
+		for _, r := range rounds {
+			if err == nil && r.err == ErrSuperseded {
+				err = w.check(ctx, r) // perhaps it was not superseded, and the log is shorter
+			}
 		}
 		if err == nil {
 			err = replicated(w.conn)
