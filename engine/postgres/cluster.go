@@ -34,8 +34,14 @@ const MaxPartitions = 64
 // OpenCluster creates or migrates the schema of a database and creates its
 // partitions, if it has none. If it has partitions, their number stays, and a
 // different one is refused unless it is 0. Of o it uses where the database is
-// and what is required of it.
+// and what is required of it. While a copy has the database, it returns
+// [ErrCopying].
 func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, error) {
+	return openCluster(ctx, o, partitions, false)
+}
+
+// openCluster is OpenCluster, and copying is set if the copy itself calls it.
+func openCluster(ctx context.Context, o Options, partitions int, copying bool) (*Cluster, error) {
 	o = o.withDefaults()
 	cfg, err := o.config()
 	if err != nil {
@@ -56,6 +62,11 @@ func OpenCluster(ctx context.Context, o Options, partitions int) (*Cluster, erro
 		}
 		return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 			version = conn.Conn().PgConn().ParameterStatus("server_version")
+			if !copying {
+				if err := unreserved(ctx, conn.Conn()); err != nil {
+					return err
+				}
+			}
 			if err := migrate(ctx, conn.Conn()); err != nil {
 				return err
 			}

@@ -19,8 +19,7 @@ import (
 var ErrServed = errors.New("servers use this database")
 
 // OpenStore opens the records of a partition without an engine, to copy them;
-// see [memory.Copy]. No server may lead the partition meanwhile: one that
-// starts takes the lead, and the copy fails.
+// see [memory.Copy]. No server may lead the partition meanwhile: see [Reserve].
 func OpenStore(ctx context.Context, o Options) (memory.Store, error) {
 	o = o.withDefaults()
 	s, err := openStore(ctx, o, func(err error) { o.Logf("engine: %v", err) })
@@ -53,7 +52,7 @@ func OpenAll(ctx context.Context, o Options) (all memory.Union, err error) {
 // number of partitions. Later runs are spread over all of them; those of the
 // state stay.
 func Settle(ctx context.Context, o Options, partitions int, runs []string) error {
-	c, err := OpenCluster(ctx, o, 0) // it counts the partitions there are
+	c, err := openCluster(ctx, o, 0, true) // it counts the partitions there are
 	if err != nil {
 		return err
 	}
@@ -121,9 +120,19 @@ var ErrCopying = errors.New("another process copies a state into this database, 
 // copyLock is an advisory lock on a state in a database, together with its schema.
 const copyLock = 0x6c656173 // "leas"
 
+// unreserved returns [ErrCopying] while a copy has the database.
+func unreserved(ctx context.Context, conn *pgx.Conn) error {
+	var free bool
+	err := conn.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock_shared($1, hashtext(coalesce(current_schema(), '')))", copyLock).Scan(&free)
+	if err == nil && !free {
+		err = ErrCopying
+	}
+	return err
+}
+
 // Reserve reserves a database for a copy, and returns [ErrCopying] while another
-// has it. Without this, the later of two copies would take the lead from the first in
-// the middle of its work. The end of the connection ends the reservation.
+// has it. Without this, another copy, or a server that starts, would take the lead from
+// the copy in the middle of its work. The end of the connection ends the reservation.
 func Reserve(ctx context.Context, o Options) (release func(), err error) {
 	o = o.withDefaults()
 	cfg, err := o.config()

@@ -180,11 +180,8 @@ func (m *migration) settle(ctx context.Context, o postgres.Options, from memory.
 
 // inUse adds what to do about a database that servers or another copy use.
 func inUse(err error) error {
-	switch {
-	case errors.Is(err, postgres.ErrServed):
+	if errors.Is(err, postgres.ErrServed) {
 		return exit.Hint(err, "stop them all; leasehold cluster shows them")
-	case errors.Is(err, postgres.ErrCopying):
-		return exit.Hint(err, "nothing was changed: wait for the other leasehold migrate")
 	}
 	return database.Explain(err)
 }
