@@ -275,6 +275,8 @@ func Reason(err error) string {
 		return "its database does not accept its user"
 	case pg.Code[:2] == "57":
 		return "its database is starting or stopping"
+	case pg.Code[:2] == "58", pg.Code[:2] == "XX": // of its files, or internal; on a full disk it cannot always say that
+		return "its database fails; its disk may be full"
 	default:
 		return "its database refuses what it does"
 	}

@@ -110,6 +110,8 @@ func Explain(err error) error {
 		return exit.Hint(err, "each server needs up to 20 connections: raise max_connections, or ALTER ROLE … CONNECTION LIMIT for the user of leasehold")
 	case postgres.Silent(err):
 		return exit.Hint(err, "see that the DSN names the host and port of PostgreSQL; sslnegotiation=direct in it needs PostgreSQL 17 or newer with ssl on")
+	case unreachable && failed != nil && (strings.HasPrefix(failed.Code, "XX") || strings.HasPrefix(failed.Code, "58")): // internal, or of its files
+		return exit.Hint(err, "see whether its disk is full, and the database's own log")
 	case unreachable:
 		return exit.Hint(err, "see that it runs, that this machine may connect to it, and that the DSN names it")
 	case postgres.Means(err, postgres.ErrPooled):

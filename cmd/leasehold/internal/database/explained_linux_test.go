@@ -81,6 +81,13 @@ func TestARefusalIsExplained(t *testing.T) {
 	on := "host=" + address + " dbname=postgres user="
 	try(on+"absent", "its database does not accept its user", "whether that user may log in")
 	try(on+"crowded", "its database accepts no more connections", "CONNECTION LIMIT")
+	exec("CREATE DATABASE broken")
+	var oid int
+	if err := conn.QueryRow(t.Context(), "SELECT oid::int FROM pg_database WHERE datname = 'broken'").Scan(&oid); err != nil {
+		t.Fatal(err)
+	}
+	write(fmt.Sprintf("base/%d/pg_filenode.map", oid), make([]byte, 512))
+	try("host="+address+" dbname=broken user=test", "its database fails; its disk may be full", "see whether its disk is full")
 	try(on+"test sslmode=require", "its database does not use TLS", "turn ssl on")
 	try(on+"test sslmode=require sslnegotiation=direct", "its database does not answer", "sslnegotiation=direct in it needs")
 	// Nobody waits for that to change.
