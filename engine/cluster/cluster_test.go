@@ -23,7 +23,7 @@ import (
 type world struct {
 	*testing.T
 	mu         sync.Mutex
-	gone       bool       // the database does not answer
+	gone       error      // why the database does not answer; nil: it does
 	refuses    bool       // it lets nobody lead
 	flaky      *rand.Rand // whether it answers, and has done what it was asked, is random; nil: it answers
 	servers    map[uuid.UUID]*cluster.Server
@@ -91,8 +91,8 @@ func (h *house) in(ctx context.Context, do func(w *world)) error {
 	h.awake()
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
-	if h.w.gone {
-		return errGone
+	if h.w.gone != nil {
+		return h.w.gone
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -427,21 +427,21 @@ func TestADatabaseThatComesBackFindsEverybodyWhereTheyWere(t *testing.T) {
 		w.pass(3 * time.Second)
 		moves := w.moves
 		for _, outage := range []time.Duration{time.Second, 6 * time.Second, 12 * time.Second} {
-			w.setGone(true)
+			w.setGone(errGone)
 			w.pass(outage)
 			if outage > 4*time.Second {
 				w.want(map[string]int{})
 			}
-			w.setGone(false)
+			w.setGone(nil)
 			w.pass(2 * time.Second)
 			w.want(map[string]int{"a": 2, "b": 2, "c": 2})
 			if w.moves != moves {
 				t.Errorf("after %v, %d had moved", outage, w.moves-moves)
 			}
 		}
-		w.setGone(true)
+		w.setGone(errGone)
 		w.pass(30 * time.Second) // all give up
-		w.setGone(false)
+		w.setGone(nil)
 		w.pass(10 * time.Second)
 		w.want(map[string]int{"a": 2, "b": 2, "c": 2})
 	})
@@ -454,7 +454,7 @@ func TestALongOutageIsToldNowAndThen(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a := w.start("a")
 		w.pass(time.Second)
-		w.setGone(true)
+		w.setGone(errGone)
 		w.pass(time.Second)
 		a.giveUp() // as their engines do when a commit has failed
 		w.pass(5 * time.Minute)
@@ -464,12 +464,30 @@ func TestALongOutageIsToldNowAndThen(t *testing.T) {
 		}
 		a.log = nil
 		a.mu.Unlock()
-		w.setGone(false)
+		w.setGone(nil)
 		w.pass(time.Minute)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if !slices.Equal(a.log, []string{end}) {
 			t.Errorf("when the database was back it said %q", a.log)
+		}
+	})
+}
+
+// A connection ends, and the next is refused for another reason, which lasts: both are told
+// while the server still hopes to keep its lead.
+func TestTheReasonThatLastsIsToldAtOnce(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		a := w.start("a")
+		w.pass(time.Second)
+		w.setGone(errGone)
+		w.pass(time.Second)
+		w.setGone(errors.New("read-only"))
+		w.pass(5 * time.Second)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if want := []string{"cluster: the database cannot be used: no database", "cluster: the database cannot be used: read-only"}; !slices.Equal(a.log, want) {
+			t.Errorf("it said %q", a.log)
 		}
 	})
 }
@@ -558,7 +576,7 @@ func (w *world) setFlaky(flaky *rand.Rand) {
 	w.flaky = flaky
 }
 
-func (w *world) setGone(gone bool) {
+func (w *world) setGone(gone error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.gone = gone
@@ -638,9 +656,9 @@ func TestNeverTwoAnswer(t *testing.T) {
 					up = slices.Delete(up, i, i+1)
 				}
 			case k == 8:
-				w.setGone(true)
+				w.setGone(errGone)
 				w.pass(time.Duration(rnd.IntN(9000)) * time.Millisecond)
-				w.setGone(false)
+				w.setGone(nil)
 			}
 			w.pass(time.Duration(rnd.IntN(4000)) * time.Millisecond)
 		}

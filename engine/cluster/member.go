@@ -252,10 +252,7 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), st
 		case err != nil && now()-last >= t.Quit:
 			return errors.Join(ErrOver, err)
 		case err != nil:
-			m.noteTrouble(err)
-			if !m.failing {
-				m.opts.Logf("cluster: the database cannot be used: %v", err)
-			}
+			m.report(fmt.Errorf("cluster: the database cannot be used: %w", err))
 			m.failing = true
 			continue
 		}
