@@ -164,7 +164,11 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	}
 	opening, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	late := time.AfterFunc(homeTimeout, func() {
+	timeout := homeTimeout
+	if c, ok := nc.(*passed); ok {
+		timeout -= c.waited
+	}
+	late := time.AfterFunc(timeout, func() {
 		if s.why("") != "" {
 			_ = answer(refusal(s.noHome()))
 			giveUp(errLate)

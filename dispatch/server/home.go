@@ -193,7 +193,7 @@ const homeTimeout = 8 * time.Second
 
 // noHome refuses a client whose partition this server does not lead.
 func (s *Server) noHome() error {
-	return fmt.Errorf("this server does not lead at present, nor has it come to lead while you waited%s; try again, or at another", s.why("; its log says why"))
+	return fmt.Errorf("this server does not lead at present, nor has it come to lead while you waited%s; try again, or at another", s.why("; the logs of the servers say why"))
 }
 
 // why returns the reason why this server does not lead, after a colon, or else

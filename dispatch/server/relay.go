@@ -40,6 +40,8 @@ type passage struct {
 	Remote    bool `json:"remote,omitempty"`
 	// Access is the name of the operator's token that let in a remote client.
 	Access string `json:"access,omitempty"`
+	// Waited is how long the client has waited for a leader. It does not wait for ever.
+	Waited time.Duration `json:"waited,omitempty"`
 	// Voucher makes the connection a link: it says for whom the other server
 	// calls tools.
 	Voucher *voucher `json:"voucher,omitempty"`
@@ -88,15 +90,16 @@ const (
 // reach is enter for a client that may have to be passed on. If it must be,
 // reach returns the open connection and no home.
 func (s *Server) reach(ctx context.Context, passed bool, p passage) (h *home, way *Way, to net.Conn, err error) {
-	giveUp := time.Now().Add(homeTimeout)
+	began := time.Now()
 	for retry := firstPassRetry; ; retry = min(2*retry, lastPassRetry) {
 		if h, way, err = s.enter(ctx, p.Partition, passed); err != nil || way == nil {
 			return h, nil, nil, err
 		}
+		p.Waited = time.Since(began)
 		if to, err = way.open(ctx, p); err == nil {
 			return nil, way, to, nil
 		}
-		if time.Now().After(giveUp) {
+		if time.Since(began) > homeTimeout {
 			s.opts.Log.Warn().Err(err).Int("partition", p.Partition).Msg("a client was turned away: the server that leads cannot be reached")
 			return nil, nil, nil, fmt.Errorf("%w: %w", errNotReached, err)
 		}
@@ -207,6 +210,7 @@ type passed struct {
 	partition int
 	remote    bool   // see passage
 	access    string // see passage
+	waited    time.Duration
 	voucher   *voucher
 }
 
@@ -317,7 +321,7 @@ func (s *Server) acceptPassage(ctx context.Context, nc net.Conn, web *passageLis
 		}
 		return
 	}
-	s.ServeConn(ctx, &passed{Conn: nc, in: br, partition: p.Partition, remote: p.Remote, access: p.Access, voucher: p.Voucher}, p.Peer)
+	s.ServeConn(ctx, &passed{Conn: nc, in: br, partition: p.Partition, remote: p.Remote, access: p.Access, waited: p.Waited, voucher: p.Voucher}, p.Peer)
 }
 
 // A passageListener accepts the connections that are passed to it.

@@ -145,6 +145,52 @@ func TestAServerThatCannotBeReachedIsTriedSeldom(t *testing.T) {
 	})
 }
 
+// A client that has waited for a leader, and is then passed on to one whose database is away,
+// is told so before it gives up, as clients do after 10 s.
+func TestAClientThatWaitedBeforeItWasPassedOnIsToldInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		secured, err := server.ClusterTLS([]byte(clusterSecret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+		leader := server.New(nil, server.Options{
+			Elsewhere: func(int) (*server.Way, <-chan struct{}) { return nil, nil },
+			Trouble:   func() string { return "the reason" },
+		})
+		moved := make(chan struct{})
+		way := &server.Way{Over: context.Background(), Dial: func(ctx context.Context) (net.Conn, error) {
+			nc, err := ln.dial(ctx, "", "")
+			return tls.Client(nc, secured), err
+		}}
+		front := &daemon{Server: server.New(nil, server.Options{Elsewhere: func(int) (*server.Way, <-chan struct{}) {
+			select {
+			case <-moved:
+				return way, nil
+			default:
+				return nil, moved
+			}
+		}})}
+		front.ctx, front.stop = context.WithCancel(context.Background())
+		front.conns.Go(func() {
+			if err := leader.ServePassages(front.ctx, tls.NewListener(ln, secured)); err != nil {
+				t.Error(err)
+			}
+		})
+		time.AfterFunc(5*time.Second, func() { close(moved) })
+		p := front.pipe(t)
+		if err := p.nc.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := server.Greet(p.nc, server.Hello{Operator: true}); err == nil || !strings.Contains(err.Error(), ": the reason; try again") {
+			t.Errorf("it was told: %v", err)
+		}
+		front.stop()
+		p.nc.Close()
+		front.conns.Wait()
+	})
+}
+
 // A load balancer sends clients to a server that passes them on, too.
 func TestReadyIsWhoeverServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
