@@ -134,7 +134,8 @@ func (o Options) config() (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, unparsed(err)
 	}
-	cfg.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // else that of the database, or of its user
+	cfg.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"           // else that of the database, or of its user
+	cfg.ConnConfig.RuntimeParams["standard_conforming_strings"] = "on" // else pgx refuses to migrate
 	// A standby, or a primary that was demoted, cannot be written to.
 	cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	cfg.PingTimeout = max(o.Patience/10, time.Second)              // of a connection that was idle, which may lead nowhere

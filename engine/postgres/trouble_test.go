@@ -830,12 +830,13 @@ func TestReasonsBehindAPooler(t *testing.T) {
 	}
 }
 
-// A database may have been made with any encoding: it has keys and values as bytes.
+// A database may have been made with any encoding, or have settings for old programs: it has keys and values as bytes.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	s := postgrestest.Start(t)
 	for _, encoding := range []string{"SQL_ASCII", "LATIN1", "UTF8"} {
 		postgrestest.Exec(t, s.DSN(), "CREATE DATABASE encoded ENCODING "+encoding+" TEMPLATE template0")
+		postgrestest.Exec(t, s.DSN(), "ALTER DATABASE encoded SET standard_conforming_strings = off")
 		o := postgres.Options{DSN: strings.Replace(s.DSN(), "dbname=postgres", "dbname=encoded", 1), Partition: 1, SingleNode: true, FoldSize: 1, Patience: 15 * time.Second}
 		c, err := postgres.OpenCluster(t.Context(), o, 0)
 		if err != nil {
