@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -250,7 +249,7 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), st
 		case err != nil && run.Err() != nil:
 			continue // it is stopping
 		case err != nil && now()-last >= t.Quit:
-			return errors.Join(ErrOver, err)
+			return fmt.Errorf("%w: %w", ErrOver, err)
 		case err != nil:
 			m.report(fmt.Errorf("cluster: the database cannot be used: %w", err))
 			m.failing = true

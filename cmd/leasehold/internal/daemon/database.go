@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +75,7 @@ func (s *seat) takePart(door *door, connections func() int64, log zerolog.Logger
 			s.member.Announce()
 			err = lead(ctx, int(p.Number), eng)
 			log.Info().Int64("partition", p.Number).Int64("epoch", eng.Epoch()).Msg("leads no more")
-			return errors.Join(err, eng.Close())
+			return cmp.Or(err, eng.Close()) // after a failure both have the same reason
 		},
 		Logf: logf(log),
 	})
