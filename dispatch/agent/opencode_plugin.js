@@ -5,6 +5,7 @@ import { spawn } from "node:child_process"
 
 const command = LEASEHOLD_COMMAND
 const patience = 15000 // ms
+const unchecked = "leasehold: the hook of this call was killed or did not answer, so nobody checked whether another agent has leased the files that it writes"
 
 export const Leasehold = async ({ directory }) => {
   const ask = (event) =>
@@ -19,13 +20,13 @@ export const Leasehold = async ({ directory }) => {
         env: { ...process.env, LEASEHOLD_CLIENT_PID: String(process.pid) },
         stdio: ["pipe", "pipe", "ignore"],
       })
-      const timer = setTimeout(() => child.kill(), patience)
+      const timer = setTimeout(() => child.kill("SIGKILL"), patience) // which also ends one that is stopped
       child.stdout.on("data", (part) => (out += part))
       child.stdin.on("error", () => {})
       child.on("error", () => done({}))
-      child.on("close", () => {
+      child.on("close", (_, signal) => {
         try {
-          done(out ? JSON.parse(out) : {})
+          done(out ? JSON.parse(out) : signal ? { note: unchecked } : {})
         } catch {
           done({})
         }
@@ -38,10 +39,14 @@ export const Leasehold = async ({ directory }) => {
       if (input.tool.startsWith("leasehold_")) output.args.as = input.sessionID
       const answer = await ask({ event: "before", ...agent(input), call: input.callID, tool: input.tool, args: output.args })
       if (answer.refuse) throw new Error(answer.refuse)
+      if (answer.note) notes.set(input.callID, answer.note)
     },
     "tool.execute.after": async (input, output) => {
       const answer = await ask({ event: "after", ...agent(input), call: input.callID, tool: input.tool })
-      if (answer.note && typeof output?.output === "string") output.output += "\n\n" + answer.note
+      for (const note of [notes.get(input.callID), answer.note]) {
+        if (note && typeof output?.output === "string") output.output += "\n\n" + note
+      }
+      notes.delete(input.callID)
     },
     event: async ({ event }) => {
       const info = event.properties?.info
@@ -57,4 +62,5 @@ export const Leasehold = async ({ directory }) => {
 }
 
 const agent = ({ sessionID }) => ({ session: sessionID, main: !children.has(sessionID) })
+const notes = new Map() // of calls that run, whose models read them with the result
 const children = new Set() // sessions of sub-agents, which end when they are idle

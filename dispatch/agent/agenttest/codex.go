@@ -11,7 +11,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// codexFlags are those of codex exec 0.169 that matter here.
+// codexFlags are those of codex exec 0.171 that matter here.
 var codexFlags = flags{
 	"--json": 0, "--skip-git-repo-check": 0, "-c": 1, "--config": 1, "-m": 1, "--model": 1, "-s": 1, "--sandbox": 1,
 	"-C": 1, "--cd": 1, "--add-dir": 1, "--ephemeral": 0, "-p": 1, "--profile": 1, "--ignore-user-config": 0, "--color": 1,
