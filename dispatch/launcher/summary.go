@@ -25,19 +25,29 @@ type Summary struct {
 	Actors      []Actor        `json:"actors"` // each lead before its layer; the last of each path
 }
 
-// Failed reports whether an actor failed, or the root was cancelled, so that the run
-// was not finished. Another actor that was cancelled, by its lead or because its lead
-// ended, has not failed.
-func (s Summary) Failed() bool {
-	return slices.ContainsFunc(s.Actors, func(a Actor) bool {
-		switch a.Status {
-		case "", "succeeded":
-			return false
-		case "cancelled":
-			return a.Role == string(dispatch.Root)
+// Failed reports whether an actor failed, so that the run was not finished.
+func (s Summary) Failed() bool { return slices.ContainsFunc(s.Actors, Actor.failed) }
+
+// FirstFailed returns the actor that failed first, if one did.
+func (s Summary) FirstFailed() (first Actor, ok bool) {
+	for _, a := range s.Actors {
+		if a.failed() && (!ok || a.FinishedAt != nil && first.FinishedAt != nil && a.FinishedAt.Before(*first.FinishedAt)) {
+			first, ok = a, true
 		}
-		return true
-	})
+	}
+	return first, ok
+}
+
+// failed reports whether an actor failed. The root has also failed if it was cancelled.
+// Another actor that was cancelled, by its lead or because its lead ended, has not.
+func (a Actor) failed() bool {
+	switch a.Status {
+	case "", "succeeded":
+		return false
+	case "cancelled":
+		return a.Role == string(dispatch.Root)
+	}
+	return true
 }
 
 // finish ends the run and returns its summary, which it also writes to the

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -117,11 +118,12 @@ func (v *lineView) line(at time.Time, text string) {
 // drawSummary formats a summary.
 func drawSummary(s launcher.Summary, p terminal.Paint) string {
 	var b strings.Builder
-	var counts []string
+	var list []string
 	for _, status := range slices.Sorted(maps.Keys(s.Counts)) {
-		counts = append(counts, fmt.Sprintf("%d %s", s.Counts[status], strings.ReplaceAll(status, "_", " ")))
+		list = append(list, fmt.Sprintf("%d %s", s.Counts[status], strings.ReplaceAll(status, "_", " ")))
 	}
-	fmt.Fprintf(&b, "\n%s %s in %s", p.Bold("run "+terminal.Printable(s.Run)+":"), strings.Join(counts, ", "), terminal.Brief(s.FinishedAt.Sub(s.StartedAt)))
+	run, counts := "run "+terminal.Printable(s.Run), strings.Join(list, ", ")
+	fmt.Fprintf(&b, "\n%s %s in %s", p.Bold(run+":"), counts, terminal.Brief(s.FinishedAt.Sub(s.StartedAt)))
 	if s.CostUSD > 0 {
 		fmt.Fprintf(&b, ", $%.2f", s.CostUSD)
 	}
@@ -146,12 +148,19 @@ func drawSummary(s launcher.Summary, p terminal.Paint) string {
 			fmt.Fprintf(&b, "worktree of %s: %s\n", terminal.Printable(a.Path), terminal.Printable(a.Worktree))
 		}
 	}
+	if first, ok := s.FirstFailed(); ok && !s.Interrupted { // a long table makes the counts scroll away
+		cause := cmp.Or(first.Cause, strings.ReplaceAll(first.Status, "_", " "))
+		fmt.Fprintf(&b, "%s failed: %s; the first to fail was %s: %s\n", run, counts, terminal.Printable(first.Path), terminal.Clip(terminal.Printable(cause), causeWidth))
+	}
 	fmt.Fprintf(&b, "run directory: %s\n", s.Directory)
 	return b.String()
 }
 
 // resultWidth is the greatest width of a result in the table.
 const resultWidth = 60
+
+// causeWidth is the greatest width of the cause of a failure below the table.
+const causeWidth = 200
 
 func summaryRow(a launcher.Actor) terminal.Row {
 	took, cost := "-", "-"
