@@ -96,7 +96,7 @@ func (q *Queue) Stats(ctx context.Context, run uuid.UUID, queue string) (s Stats
 // tasks.
 func accountAt(tx engine.Tx, run uuid.UUID, queue string) (a account, err error) {
 	if a.read(tx, lineOf(run, queue)); !a.counted {
-		return a, fmt.Errorf("no queue %q in this run; %w", queue, ErrNoQueue)
+		return a, fmt.Errorf("%w %q in this run", ErrNoQueue, queue)
 	}
 	return a, nil
 }

@@ -104,7 +104,7 @@ var (
 
 	// ErrNoQueue refuses a queue that has no tasks, not even finished ones. The
 	// error that wraps it says which queue.
-	ErrNoQueue = errors.New("queue_stats lists the queues that have tasks")
+	ErrNoQueue = errors.New("no queue")
 
 	// ErrKeyReused refuses an enqueue whose idempotency key belongs to another
 	// payload of the same queue.

@@ -2,6 +2,8 @@ package tools
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/queue"
@@ -14,7 +16,11 @@ func inRun[A interface{ run() string }, R any](o *operator, fn func(context.Cont
 		if err != nil {
 			return none, err
 		}
-		return fn(ctx, tasks, a)
+		result, err := fn(ctx, tasks, a)
+		if errors.Is(err, queue.ErrNoQueue) { // people have no queue_stats
+			err = fmt.Errorf("%w; leasehold queue --run %s shows those that have tasks", err, a.run())
+		}
+		return result, err
 	}
 }
 

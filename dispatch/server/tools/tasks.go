@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -63,7 +64,11 @@ func inOwnRun[A, R any](fn func(context.Context, dispatch.Tasks, A) (R, error)) 
 		if err != nil {
 			return none, err
 		}
-		return fn(ctx, tasks, a)
+		result, err := fn(ctx, tasks, a)
+		if errors.Is(err, queue.ErrNoQueue) {
+			err = fmt.Errorf("%w; queue_stats lists the queues that have tasks", err)
+		}
+		return result, err
 	}
 }
 
