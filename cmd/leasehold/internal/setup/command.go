@@ -10,18 +10,15 @@
 package setup
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
@@ -192,24 +189,17 @@ type summary struct {
 func (s summary) confirm(cmd *cobra.Command, o options, state string, do func(*record) error) error {
 	writes := slices.ContainsFunc(s.plans, plan.writes)
 	if writes && !o.yes {
-		if o.json || !onTerminal(cmd.InOrStdin()) {
+		if o.json || !terminal.CanAsk(cmd.InOrStdin()) {
 			if err := s.report(cmd, o, false); err != nil && !errors.Is(err, exit.ErrReported) {
 				return err
 			}
 			return exit.Hint(errors.New("nothing was written: there is no terminal to ask at"), "leasehold setup with --yes writes it")
 		}
 		s.draw(cmd.OutOrStdout())
-		fmt.Fprint(cmd.OutOrStdout(), "Write this? [y/N] ")
-		answer, err := terminal.Interruptible(cmd.Context(), func() (string, error) {
-			return bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-		})
-		if err != nil {
-			fmt.Fprintln(cmd.OutOrStdout()) // nobody has typed one
-		}
-		if err := cmd.Context().Err(); err != nil {
+		switch yes, err := terminal.Ask(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), "Write this?"); {
+		case err != nil:
 			return err
-		}
-		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		case !yes:
 			return errors.New("nothing was written")
 		}
 		s = summary{plans: s.plans} // the notes have been shown
@@ -229,11 +219,6 @@ func (s summary) confirm(cmd *cobra.Command, o options, state string, do func(*r
 		return s.fault()
 	}
 	return s.report(cmd, o, true)
-}
-
-func onTerminal(in io.Reader) bool {
-	f, ok := in.(*os.File)
-	return ok && isatty.IsTerminal(f.Fd())
 }
 
 // report prints the plans and notes. written says that the plans have been carried out.

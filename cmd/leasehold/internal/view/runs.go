@@ -1,41 +1,57 @@
 package view
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/client"
 )
 
 // NewRunsCommand shows runs, and removes those that have ended.
 func NewRunsCommand() *cobra.Command {
-	l := &look{title: "runs", tool: "operator_tree", empty: `{"runs":[]}`, args: map[string]any{}, draw: drawRunList}
+	var all bool
+	l := &look{}
 	cmd := l.flags(&cobra.Command{
 		Use:   "runs",
 		Short: "Show the runs, and remove those that have ended",
-		Long: `Show all runs, including those that have ended: how old each is and how many actors it
-has.`,
+		Long: `Show the runs: how old each is and how many actors it has. Runs that have ended are
+only counted without --all; --json always lists them all.`,
 		Example: `  leasehold runs
+  leasehold runs --all
   leasehold runs rm release-42`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asked := TreeLook("", all || l.JSON)
+			asked.Reply, asked.watch, asked.draw = l.Reply, l.watch, drawRunList
+			return asked.run(cmd)
+		},
 	})
+	cmd.Flags().BoolVar(&all, "all", false, "include those that have ended")
 	cmd.AddCommand(newRunsRemoveCommand())
 	return cmd
 }
 
 func drawRunList(object json.RawMessage, _ time.Duration, p terminal.Paint) (string, error) {
-	list, err := connection.Decode[struct{ Runs []ShownRun }](object)
+	list, err := connection.Decode[shownRuns](object)
 	if err != nil {
 		return "", err
 	}
-	if len(list.Runs) == 0 {
+	switch {
+	case len(list.Runs) == 0 && list.Ended == 0:
 		return "no runs\n", nil
+	case len(list.Runs) == 0:
+		return list.leftOut(p), nil
 	}
 	t := terminal.Table{Columns: []terminal.Column{
 		{Head: "RUN", Want: 24, Bare: 10},
@@ -48,35 +64,114 @@ func drawRunList(object json.RawMessage, _ time.Duration, p terminal.Paint) (str
 		if r.EndedAt != nil {
 			state = "ended " + terminal.Brief(time.Since(*r.EndedAt)) + " ago"
 		}
-		row := terminal.TextRow(r.Run, strconv.Itoa(len(r.Actors)), terminal.Brief(time.Since(r.CreatedAt)), state)
+		row := terminal.TextRow(r.Run, strconv.Itoa(len(r.Actors)+r.Ended), terminal.Brief(time.Since(r.CreatedAt)), state)
 		row.Dim = r.EndedAt != nil
 		t.Rows = append(t.Rows, row)
 	}
-	return t.Render(p), nil
+	return t.Render(p) + list.leftOut(p), nil
 }
 
 func newRunsRemoveCommand() *cobra.Command {
+	var ended, yes bool
 	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
-		Use:   "rm NAME",
-		Short: "Forget a run that has ended",
-		Long: `Forget a run that has ended, with its actors, its stores and its tasks, before its
-retention is over. A run that has not ended is refused: end it first.`,
+		Use:   "rm NAME ... | --ended",
+		Short: "Forget runs that have ended",
+		Long: `Forget runs that have ended, with their actors, their stores and their tasks, before
+their retention is over. A run that has not ended is refused: end it first. With
+--ended all runs that have ended are forgotten; without --yes it asks first.`,
 		Example: `  leasehold actor end --run release-42 root
-  leasehold runs rm release-42`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return reply.Call(cmd, true, "operator_run_remove", map[string]any{"run": args[0]}, connection.Line)
+  leasehold runs rm release-42
+  leasehold runs rm --ended --yes`,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			switch {
+			case ended && len(names) > 0:
+				return exit.Usagef("--ended forgets all runs that have ended: leave out %s", terminal.Some(names))
+			case !ended && len(names) == 0:
+				return exit.Usagef("name the runs to forget, or give --ended for all that have ended")
+			}
+			c, err := connection.Operator(cmd, true)
+			if err != nil {
+				return reply.Refused(cmd, err)
+			}
+			defer c.Close()
+			if ended {
+				if names, err = endedRuns(cmd.Context(), c); err == nil && !yes {
+					err = askToForget(cmd, reply.JSON, names)
+				}
+				if err != nil {
+					return reply.Refused(cmd, err)
+				}
+			}
+			return forgetRuns(cmd, &reply, c, names)
 		},
 	})
+	cmd.Flags().BoolVar(&ended, "ended", false, "forget all runs that have ended")
+	cmd.Flags().BoolVar(&yes, "yes", false, "with --ended: do not ask")
 	reply.Flag(cmd, "print JSON, one object in a line")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		for _, r := range knownRuns(cmd, true) {
-			if r.EndedAt != nil && len(args) == 0 {
+			if r.EndedAt != nil && !slices.Contains(args, r.Run) {
 				names = append(names, r.Run)
 			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 	return cmd
+}
+
+// endedRuns asks for the names of the runs that have ended.
+func endedRuns(ctx context.Context, c *client.Client) (names []string, err error) {
+	answer, err := connection.Call(ctx, c, "operator_tree", map[string]any{"actors": false})
+	if err != nil {
+		return nil, err
+	}
+	list, err := connection.Decode[shownRuns](answer.Object)
+	for _, r := range list.Runs {
+		if r.EndedAt != nil {
+			names = append(names, r.Run)
+		}
+	}
+	return names, err
+}
+
+// askToForget asks whether these runs may be forgotten. It is an error if they may not.
+func askToForget(cmd *cobra.Command, json bool, names []string) error {
+	switch {
+	case len(names) == 0:
+		return nil
+	case json || !terminal.CanAsk(cmd.InOrStdin()):
+		return exit.Hint(errors.New("no run was forgotten: there is no terminal to ask at"), "leasehold runs rm --ended --yes forgets %s", terminal.Plural(len(names), "run"))
+	}
+	question := fmt.Sprintf("These runs have ended: %s. Forget them, with their actors, stores and tasks?", terminal.Some(names))
+	yes, err := terminal.Ask(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), question)
+	if err == nil && !yes {
+		err = errors.New("no run was forgotten")
+	}
+	return err
+}
+
+// forgetRuns forgets those of the runs that have ended, and says of each what became of it.
+func forgetRuns(cmd *cobra.Command, reply *connection.Reply, c *client.Client, names []string) error {
+	if len(names) == 0 && !reply.JSON {
+		return reply.Print(cmd, nil, "no run has ended")
+	}
+	var refused error
+	for _, name := range names {
+		answer, err := connection.Call(cmd.Context(), c, "operator_run_remove", map[string]any{"run": name})
+		if _, ok := errors.AsType[*client.Refusal](err); ok {
+			refused = errors.Join(refused, reply.Refused(cmd, err))
+			continue
+		}
+		if err == nil {
+			err = reply.Print(cmd, answer.Object, answer.Line())
+		}
+		switch {
+		case err != nil && reply.JSON: // those that were refused are printed
+			return err
+		case err != nil:
+			return errors.Join(refused, err)
+		}
+	}
+	return refused
 }

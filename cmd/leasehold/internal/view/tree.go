@@ -67,11 +67,22 @@ type ShownRun struct {
 	Ended     int // actors that are left out
 }
 
+// shownRuns is an answer of operator_tree.
+type shownRuns struct {
+	Runs  []ShownRun
+	Ended int // runs that are left out
+}
+
+// leftOut says how many runs are left out, if there are any.
+func (l shownRuns) leftOut(p terminal.Paint) string {
+	if l.Ended == 0 {
+		return ""
+	}
+	return p.Dim(terminal.Plural(l.Ended, "run")+" ended; --all shows them too") + "\n"
+}
+
 func drawRuns(object json.RawMessage, all bool, p terminal.Paint) (string, error) {
-	list, err := connection.Decode[struct {
-		Runs  []ShownRun
-		Ended int
-	}](object)
+	list, err := connection.Decode[shownRuns](object)
 	if err != nil {
 		return "", err
 	}
@@ -79,8 +90,8 @@ func drawRuns(object json.RawMessage, all bool, p terminal.Paint) (string, error
 	for _, r := range list.Runs {
 		blocks = append(blocks, drawRun(r, all, p))
 	}
-	if list.Ended > 0 {
-		blocks = append(blocks, p.Dim(terminal.Plural(list.Ended, "run")+" ended; --all shows them too")+"\n")
+	if left := list.leftOut(p); left != "" {
+		blocks = append(blocks, left)
 	}
 	if len(blocks) == 0 {
 		return "no runs\n", nil
