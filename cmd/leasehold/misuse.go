@@ -50,7 +50,7 @@ func mustBe(kind string, cause error) string {
 	case strings.HasPrefix(kind, "int"):
 		return "must be a whole number"
 	case strings.HasPrefix(kind, "float"):
-		return "must be a number"
+		return "must be a number of seconds" // no flag has another unit
 	case kind == "duration":
 		return "must be a duration such as 90s, 15m or 1h30m"
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -202,6 +203,18 @@ func TestPageOfAReader(t *testing.T) {
 	s.do(s.operator, "operator_actor_end", map[string]any{"run": "seen", "path": "root"})
 	p.view("tree")
 	p.sees("that the tree is over", `document.querySelector("main").innerText.includes("All actors have ended. Choose All to see them.")`)
+	var asked []int
+	p.eval(`import("/page/model.js").then(async ({ Model }) => {
+		const count = () => performance.getEntriesByType("resource").filter((e) => e.name.includes("/runs?") && !e.name.includes("ended=false")).length;
+		const model = new Model(), before = count();
+		await model.refreshRuns();
+		const first = count();
+		await model.refreshRuns();
+		return [before + 1 - first, count() - first, model.runs.length];
+	})`, &asked)
+	if !slices.Equal(asked, []int{0, 0, 1}) {
+		t.Errorf("runs that have ended are listed again though nothing has changed: %v", asked)
+	}
 	p.eval(`document.querySelector("#out").click()`, nil)
 	p.sees("that it is signed out", `document.body.innerText.includes("leasehold open")`)
 	p.eval(`fetch("/api/v1/runs").then((r) => r.status)`, &status)

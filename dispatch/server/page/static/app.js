@@ -221,7 +221,7 @@ document.querySelector(".skip").addEventListener("click", (e) => {
   main.focus();
 });
 setInterval(() => view && !document.hidden && view.tick(), 1000);
-setInterval(() => who && !document.hidden && model.findRuns().catch(() => {}), 30_000);
+setInterval(() => who && !document.hidden && model.refreshRuns().catch(() => {}), 30_000);
 setInterval(() => !document.hidden && model.run === "" && who && model.findRuns().then((runs) => runs.length && turn(), () => {}), 2000);
 
 begin();

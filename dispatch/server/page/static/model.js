@@ -80,6 +80,15 @@ export class Model extends EventTarget {
     return this.runs;
   }
 
+  // refreshRuns finds the runs again if the living ones, or the number of those that have
+  // ended, are not what they were. There may be thousands that have ended.
+  async refreshRuns() {
+    const { runs, ended = 0, next } = await get("/runs", { actors: false, ended: false });
+    const living = new Set(this.runs.filter((r) => !r.ended).map((r) => r.run));
+    const same = !next && runs.length === living.size && runs.every((r) => living.has(r.run));
+    if (!same || living.size + ended !== this.runs.length) await this.findRuns();
+  }
+
   // want asks for something soon.
   want(what, within = 250) {
     const at = Date.now() + within;
