@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -40,6 +41,39 @@ func TestSetupAsksAtATerminal(t *testing.T) {
 		}
 		if _, err := os.Stat(file); !errors.Is(err, one.want) {
 			t.Errorf("after %q: %v, want %v", one.keys, err, one.want)
+		}
+	}
+}
+
+// At a terminal runs rm --ended names the runs and asks; only a yes forgets them.
+func TestRunsAsksAtATerminal(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	leasehold := leaseholdIn(t, t.TempDir())
+	env := append(environOf(t), "LEASEHOLD_SOCKET="+inDir(t, "s"), "TERM=xterm", "NO_COLOR=1")
+	for _, args := range [][]string{
+		{"actor", "add", "--run", "over", "--name", "lead", "--role", "root"},
+		{"actor", "end", "--run", "over", "root"},
+	} {
+		cmd := exec.Command(leasehold, args...)
+		cmd.Env = env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	for _, one := range []struct{ keys, says string }{
+		{"\n", "no run was forgotten"},
+		{"\x03", "interrupted"},
+		{"\x04", "no run was forgotten"},
+		{"y\n", "run over is forgotten"},
+	} {
+		c := openConsole(t, env, leasehold, "runs", "rm", "--ended")
+		c.sees("Forget 1 run (over), with actors, stores and tasks? [y/N] ")
+		c.types(one.keys)
+		c.sees(one.says)
+		if err := c.cmd.Wait(); (err == nil) != (one.keys == "y\n") {
+			t.Errorf("%q: %v", one.keys, err)
 		}
 	}
 }

@@ -143,7 +143,7 @@ func askToForget(cmd *cobra.Command, json bool, names []string) error {
 	case json || !terminal.CanAsk(cmd.InOrStdin()):
 		return exit.Hint(errors.New("no run was forgotten: there is no terminal to ask at"), "leasehold runs rm --ended --yes forgets %s", terminal.Plural(len(names), "run"))
 	}
-	question := fmt.Sprintf("These runs have ended: %s. Forget them, with their actors, stores and tasks?", terminal.Some(names))
+	question := fmt.Sprintf("Forget %s (%s), with actors, stores and tasks?", terminal.Plural(len(names), "run"), terminal.Some(names))
 	yes, err := terminal.Ask(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), question)
 	if err == nil && !yes {
 		err = errors.New("no run was forgotten")
