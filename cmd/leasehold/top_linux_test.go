@@ -75,7 +75,7 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 
 	plain := openConsole(t, append(slices.Clone(env), "TERM=dumb"), "sh", "-c",
-		"leasehold top --run tree; leasehold dispatch "+manifest+"; leasehold runs --watch; sleep 1000")
+		"leasehold top --run tree; leasehold dispatch "+manifest+"; leasehold runs --watch --all; sleep 1000")
 	plain.sees("leasehold: top needs a terminal")
 	plain.sees("run tree is over")
 	plain.sees("STATE")
