@@ -37,7 +37,7 @@ race-shared:
     CGO_ENABLED=1 CGO_CFLAGS=-O0 go test -race -short -timeout 14m {{gate_shared}}
 
 # the real clients from npm, pinned: each must accept what leasehold setup writes; then all of them contend, lead, are killed and work on the same files with a scripted model (1.8 GB, half an hour)
-clients dir="dist/clients": (npm-clients dir "@github/copilot@1.0.102 @qwen-code/qwen-code@0.24.4")
+clients dir="dist/clients": (npm-clients dir "@github/copilot@1.0.102 @qwen-code/qwen-code@0.24.4 @moonshot-ai/kimi-code@2.1.0")
     go test ./cmd/leasehold/internal/setup -run TestRealClients -v -count=1 -clients {{absolute_path(dir)}}/node_modules/.bin
     go test ./cmd/leasehold -run TestRealClients -v -count=1 -timeout 60m -clients {{absolute_path(dir)}}/node_modules/.bin -clients.edits 200
     go test ./dispatch/server/tools -run TestListsOfToolsAreSmall -v -count=1
