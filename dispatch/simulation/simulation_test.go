@@ -403,8 +403,13 @@ func (f *fate) restart() {
 
 // blackout cuts the power. The clients of this machine come back after it. No machine
 // starts within a second, and the engine relies on it: its clock goes on by a second at
-// least, so that it is not behind what was stored.
+// least, so that it is not behind what was stored. If the wall clock was set just before,
+// nobody can tell that from time in which the machine was off, unless the daemon had
+// a second to notice it.
 func (f *fate) blackout() {
+	if noticed := f.w.setAt + 2*f.w.second; f.w.setAt > 0 && f.w.now() < noticed {
+		f.w.rest(0, noticed-f.w.now())
+	}
 	f.w.cut()
 	time.Sleep(f.w.second)
 	for _, c := range f.clients {

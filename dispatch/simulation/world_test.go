@@ -38,6 +38,7 @@ type world struct {
 	sleptAt time.Duration
 	sleeps  []time.Duration // when each began; also when a server was paused
 	set     time.Duration   // by how much its wall clock was set
+	setAt   time.Duration   // when that was last
 	alive   map[int]bool    // processes of clients on this machine, by pid
 	pids    int
 	crashes int
@@ -210,9 +211,10 @@ func (w *world) slept(since time.Duration) bool {
 // step sets the wall clock.
 func (w *world) step(by time.Duration) {
 	w.note("the wall clock is set by %v", by)
+	at := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.set += by
+	w.set, w.setAt = w.set+by, at
 }
 
 // lives reports whether a client's process runs.
