@@ -108,7 +108,7 @@ func (s *State) begin(tx engine.Tx, req Dispatch, peer process.Peer) (Run, error
 	switch {
 	case req.Attach != uuid.Nil:
 		if !dispatched || d.RunID != req.Attach || !run.EndedAt.IsZero() {
-			return Run{}, say(ErrNotFound, "run %q with the id %s has ended; nothing can go on with it", req.Run, req.Attach)
+			return Run{}, say(ErrNotFound, "this daemon has no living run %q with the id %s; nothing can go on with it", req.Run, req.Attach)
 		}
 		same := peer.PID != 0 && peer == d.Launcher || req.Instance != "" && req.Instance == d.Instance
 		if s.launchers.Attached(run.ID) && !same {

@@ -297,10 +297,10 @@ func (s *State) join(tx engine.Tx, run, name string, was former) (Actor, error) 
 		a.Transient = true
 		putActor(tx, a)
 		switch {
-		case was.forgotten:
-			s.core.Forgot(tx, a.ID, forgotten)
 		case tx.Now().Before(was.until):
 			s.core.PassOn(tx, was.actor, a.ID)
+		case was.handle:
+			s.core.Forgot(tx, a.ID, forgotten)
 		}
 		return a, nil
 	}

@@ -63,9 +63,9 @@ func (s *State) noteLeft(tx engine.Tx, a Actor, session sessionRecord) {
 
 // A former says what a client is told that joins.
 type former struct {
-	actor     uuid.UUID // whose losses; zero: nobody's
-	until     time.Time // on the running clock
-	forgotten bool      // the client has the handle of another session
+	actor  uuid.UUID // whose losses
+	until  time.Time // on the running clock; zero: nobody's
+	handle bool      // the client has the handle of another session, so it is told something
 }
 
 // leftBy returns what a client is told that joins now, with the handle of an earlier session
@@ -77,9 +77,9 @@ func (s *State) leftBy(run string, o Origin, handle string) former {
 	s.mu.Unlock()
 	if id, secret, has := openSecret(handleMark, handle); has {
 		if ok && id == l.session.ID && matches(l.session.Secret, secret) {
-			return former{actor: l.actor, until: l.at.Add(keepLeft)}
+			return former{l.actor, l.at.Add(keepLeft), true}
 		}
-		return former{forgotten: true}
+		return former{handle: true}
 	}
 	connected := func(p *party) bool { return !p.guest }
 	if !ok || slices.ContainsFunc(s.partiesOf(o.PID, o.Mark), connected) {
@@ -90,36 +90,14 @@ func (s *State) leftBy(run string, o Origin, handle string) former {
 
 // tellRestored tells all living actors of a state that was a copy until now. Their leases in
 // the copy are valid, but nobody knows what each of them was granted later.
-func (s *State) tellRestored(ctx context.Context) error {
-	if s.restored.IsZero() {
-		return nil
-	}
-	var living []uuid.UUID
-	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
-		for row := range tx.Scan(actorPrefix) {
-			if a, ok := rows.Decode[Actor](tx, row); ok && !a.Ended() {
-				living = append(living, a.ID)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
+func (s *State) tellRestored(tx engine.Tx) {
 	cause := registry.Cause(fmt.Sprintf("the daemon went on with a copy of its state that was made at %s: what was granted, written or queued since then is lost. "+
 		"Look with lease_list what you hold before you touch what it guards", s.restored.Format(time.RFC3339)))
-	for some := range slices.Chunk(living, endStep) {
-		err := rows.Update(ctx, s.eng, func(tx engine.Tx) error {
-			for _, id := range some {
-				s.core.Forgot(tx, id, cause)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+	for row := range tx.Scan(actorPrefix) {
+		if a, ok := rows.Decode[Actor](tx, row); ok && !a.Ended() {
+			s.core.Forgot(tx, a.ID, cause)
 		}
 	}
-	return nil
 }
 
 // A dismissal is the end of an actor whose client may still run. The actor's session is

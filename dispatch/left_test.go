@@ -103,6 +103,22 @@ func TestWhatASessionIsToldThatDoesNotKnowWhatItLost(t *testing.T) {
 			h.hangUp(again(h, was, shim))
 			return h.connect(shim, 101)
 		}, []string{unknown}},
+		{"it was quiet for hours, and comes back as another", func(h *house) *dispatch.Session {
+			was := h.connect(shim, 100)
+			h.take(was, dispatch.RunScope, "deploy", time.Minute)
+			time.Sleep(2 * time.Hour)
+			h.hangUp(was)
+			back := again(h, was, shim)
+			time.Sleep(time.Minute) // what is due is removed
+			return back
+		}, []string{"deploy"}},
+		{"it was away for hours", func(h *house) *dispatch.Session {
+			was := h.connect(shim, 100)
+			h.take(was, dispatch.RunScope, "deploy", time.Hour)
+			h.hangUp(was)
+			time.Sleep(2 * time.Hour)
+			return again(h, was, shim)
+		}, []string{unknown}},
 		{"its run was removed", func(h *house) *dispatch.Session {
 			was := h.connect(shim, 100)
 			if err := errors.Join(h.EndActor(h.t.Context(), "r", "root", ""), h.RemoveRun(h.t.Context(), "r")); err != nil {

@@ -148,10 +148,13 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	if err := s.core.Recover(ctx); err != nil {
 		return nil, err
 	}
-	err = eng.Update(ctx, func(tx engine.Tx) error {
+	err = rows.Update(ctx, eng, func(tx engine.Tx) error {
 		event.Raise(tx, opts.Above)
-		if !opts.Examine {
-			s.restored, err = event.Restore(tx)
+		if opts.Examine {
+			return nil
+		}
+		if s.restored, err = event.Restore(tx); err == nil && !s.restored.IsZero() {
+			s.tellRestored(tx)
 		}
 		return err
 	})
@@ -168,9 +171,6 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 		return nil, err
 	}
 	if err := s.recoverSessions(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.tellRestored(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -34,8 +34,8 @@ const (
 	longTTL = 5 * time.Minute
 	// lag is how much later than its stored deadline a long lease may end.
 	lag = 5 * time.Minute
-	// keepLost is how long a lease that was lost can still be reported to its
-	// holder.
+	// keepLost is how long a lease that was lost can still be reported after its
+	// holder was told, or after the session that was to be told has ended.
 	keepLost = time.Hour
 	// keepRequest is how long a request_id is remembered after its lease has
 	// ended.

@@ -131,6 +131,7 @@ func (n *Notice) row(actor uuid.UUID) engine.Row {
 // any other notice is dropped.
 func (n *Notice) raise(tx Tx, actor uuid.UUID, write func(engine.Row)) (kept bool) {
 	row := n.row(actor)
+	row.Due = tx.Now().Add(keepLost) // a loss that is passed on may be older than that
 	forgetNotice(tx, row.Key)
 	count := newsOf(tx, actor)
 	if kept = count.untold < MaxUntold; kept {
@@ -427,8 +428,8 @@ func (c *Core) PassOn(tx Tx, from, to uuid.UUID) {
 	}
 }
 
-// LostBy yields leases that an actor has lost in the last hour, except those that ended
-// with their session. It looks at no more than [MaxUntold] of all that it has lost.
+// LostBy yields leases that an actor has lost in the last hour, or has not been told of
+// yet, except those that ended with their session. It looks at no more than [MaxUntold] of all that it has lost.
 func (c *Core) LostBy(tx Tx, actor uuid.UUID) iter.Seq[Notice] {
 	return func(yield func(Notice) bool) {
 		looked := 0
