@@ -226,7 +226,11 @@ func (c *Cluster) Close() { c.pool.Close() }
 
 // Register implements [cluster.Database].
 func (c *Cluster) Register(ctx context.Context, s cluster.Server) error {
-	_, err := c.pool.Exec(ctx, "INSERT INTO leasehold_server (id, address, process, beats, draining, name, version) VALUES ($1, $2, $3, 0, $4, $5, $6)", s.ID, s.Address, s.Process, s.Draining, s.Name, s.Version)
+	tag, err := c.pool.Exec(ctx, "INSERT INTO leasehold_server (id, address, process, beats, draining, name, version) SELECT $1, $2, $3, 0, $4, $5, $6 WHERE "+unreservedSQL,
+		s.ID, s.Address, s.Process, s.Draining, s.Name, s.Version)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrCopying
+	}
 	return err
 }
 

@@ -117,13 +117,16 @@ func Unserved(ctx context.Context, o Options, silence time.Duration) error {
 // ErrCopying says that another process copies a state into or out of a database.
 var ErrCopying = errors.New("another process copies a state into this database, or out of it")
 
-// copyLock is an advisory lock on a state in a database, together with its schema.
-const copyLock = 0x6c656173 // "leas"
+// copyLock is an advisory lock on a state in a database. The number is "leas".
+const copyLock = "(1818583411, hashtext(coalesce(current_schema(), '')))"
+
+// unreservedSQL is true unless a copy has the database.
+const unreservedSQL = "pg_try_advisory_xact_lock_shared" + copyLock
 
 // unreserved returns [ErrCopying] while a copy has the database.
 func unreserved(ctx context.Context, conn *pgx.Conn) error {
 	var free bool
-	err := conn.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock_shared($1, hashtext(coalesce(current_schema(), '')))", copyLock).Scan(&free)
+	err := conn.QueryRow(ctx, "SELECT "+unreservedSQL).Scan(&free)
 	if err == nil && !free {
 		err = ErrCopying
 	}
@@ -149,7 +152,7 @@ func Reserve(ctx context.Context, o Options) (release func(), err error) {
 	// A copy may take longer than a connection may be idle.
 	_, err = conn.Exec(ctx, "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'")
 	if err == nil {
-		err = conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, hashtext(coalesce(current_schema(), '')))", copyLock).Scan(&got)
+		err = conn.QueryRow(ctx, "SELECT pg_try_advisory_lock"+copyLock).Scan(&got)
 	}
 	if err == nil && !got {
 		err = ErrCopying

@@ -223,8 +223,9 @@ func insecure(err error) bool {
 	return ok && !slices.ContainsFunc(each.Unwrap(), func(err error) bool { return !Untrusted(err) && !Unencrypted(err) && !Distrusted(err) })
 }
 
-// Silent reports whether what the DSN names ends connections before it says anything, as
-// what is no PostgreSQL does, or one before 17 where the DSN has sslnegotiation=direct.
+// Silent reports whether the other side closes connections without an answer. A program
+// other than PostgreSQL does that. So does PostgreSQL before 17 if the DSN has
+// sslnegotiation=direct.
 func Silent(err error) bool {
 	_, unreached := errors.AsType[*pgconn.ConnectError](err)
 	_, answered := errors.AsType[*pgconn.PgError](err)

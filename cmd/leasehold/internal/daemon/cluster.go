@@ -99,14 +99,14 @@ whoever held them. A standby that is promoted needs none of it: servers notice t
 			if err != nil {
 				return err
 			}
-			if err := postgres.Unserved(ctx, o, silence); err != nil {
-				return inUse(err)
-			}
 			release, err := postgres.Reserve(ctx, o)
 			if err != nil {
 				return inUse(err)
 			}
 			defer release()
+			if err := postgres.Unserved(ctx, o, silence); err != nil {
+				return inUse(err)
+			}
 			n, err := postgres.Restored(ctx, o)
 			if err != nil {
 				return database.Explain(err)

@@ -103,14 +103,14 @@ func (m *migration) run(ctx context.Context, toDatabase bool) error {
 	}
 	note := func(format string, args ...any) { fmt.Fprintf(m.err, "leasehold: "+format+"\n", args...) }
 	o.Logf = note
-	if err := postgres.Unserved(ctx, o, silence); err != nil {
-		return inUse(err)
-	}
 	release, err := postgres.Reserve(ctx, o)
 	if err != nil {
 		return inUse(err)
 	}
 	defer release()
+	if err := postgres.Unserved(ctx, o, silence); err != nil {
+		return inUse(err)
+	}
 	local := func() (memory.Union, error) {
 		s, err := pebble.OpenStore(pebble.Options{Dir: dir, Logf: note})
 		if err != nil {
