@@ -139,8 +139,8 @@ func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 // If another server leads the client's partition, the client is passed on to
 // it, until it leaves. Then there is neither a visit nor an error.
 //
-// While the database is away, opening a session takes longer than clients wait. So
-// the client is told the reason first, and what comes of its session is given up.
+// While the database is away, opening a session takes longer than clients wait. So the
+// client is told the reason first, and a session that opens after that is dismissed.
 func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer process.Peer) (v visit, err error) {
 	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout))
 	interruptIfOver(ctx, nc)
@@ -152,7 +152,9 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	if err == nil {
 		err = s.refuseLaunched(who, nc, peer)
 	}
-	var first sync.Once // of this, the time limit, and the server to which the client is passed on
+	// first lets only one answer the client: this function, the time limit, or the server
+	// to which the client is passed on.
+	var first sync.Once
 	answer := func(w Welcome) error {
 		err := errLate
 		first.Do(func() {
@@ -176,7 +178,7 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	})
 	defer late.Stop()
 	if err == nil {
-		p := passage{Peer: peer}
+		p := passage{Peer: peer, began: time.Now()}
 		var passed bool
 		p.Partition, passed = s.boundFor(who, nc, peer)
 		if c, ok := nc.(*remote); ok {

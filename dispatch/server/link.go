@@ -158,6 +158,7 @@ func (l *link) call(ctx context.Context, name call.Call, tool string, args tools
 // textOf returns the text of a name, which [namedBy] reads.
 func textOf(name call.Call) string {
 	w := record.New(64)
+	w.Flags(name.SentFirst())
 	name.Append(w)
 	return base64.RawStdEncoding.EncodeToString([]byte(w.String()))
 }
@@ -167,12 +168,17 @@ func textOf(name call.Call) string {
 func namedBy(text string, se *dispatch.Session) call.Call {
 	b, err := base64.RawStdEncoding.DecodeString(text)
 	r := record.Read(string(b))
+	var first bool
+	r.Flags(&first)
 	c := call.Read(&r)
 	if err != nil || !r.Done() || !c.Lasting() {
 		return call.Alone(se.ID())
 	}
 	c.Log = se.CallLog()
-	return c.Sent()
+	if c = c.Sent(); first {
+		c = c.Original()
+	}
+	return c
 }
 
 func (l *link) write(line []byte) error {

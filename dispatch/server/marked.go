@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/binary"
-	"maps"
 	"sync"
 	"time"
 
@@ -14,11 +13,14 @@ import (
 type marked struct {
 	mu    sync.Mutex
 	calls map[string]*markedCall // by the call's key
-	again map[string]time.Time   // by the call's key and fingerprint: when its client last sent it again
+
+	// Which calls their clients have sent again, and when: by the call's key and
+	// fingerprint. They count as long as an answer is kept. If again is full, it takes the
+	// place of earlier.
+	again, earlier map[string]time.Time
 }
 
-// maxAgain is the greatest number of calls that are remembered as sent again. They are
-// kept as long as their answers.
+// maxAgain is how many calls are always remembered as sent again.
 const maxAgain = 4096
 
 type markedCall struct {
@@ -81,20 +83,21 @@ func (k *marked) enter(t *requests, r *request) (leave func()) {
 // overtakenLocked reports whether a request arrives after another of its call that the
 // client has sent later.
 func (k *marked) overtakenLocked(c call.Call) bool {
-	key := string(binary.BigEndian.AppendUint64([]byte(c.Key()), c.Print))
+	key, now := string(binary.BigEndian.AppendUint64([]byte(c.Key()), c.Print)), time.Now()
 	if c.SentFirst() {
-		_, overtaken := k.again[key]
-		return overtaken
+		at, ok := k.again[key]
+		if !ok {
+			at, ok = k.earlier[key]
+		}
+		return ok && now.Sub(at) < call.Keep
 	}
-	if now := time.Now(); len(k.again) >= maxAgain {
-		maps.DeleteFunc(k.again, func(_ string, at time.Time) bool { return now.Sub(at) > call.Keep })
+	if len(k.again) >= maxAgain {
+		k.again, k.earlier = nil, k.again
 	}
 	if k.again == nil {
 		k.again = make(map[string]time.Time)
 	}
-	if len(k.again) < maxAgain {
-		k.again[key] = time.Now()
-	}
+	k.again[key] = now
 	return false
 }
 

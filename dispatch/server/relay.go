@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -42,6 +43,7 @@ type passage struct {
 	Access string `json:"access,omitempty"`
 	// Waited is how long the client has waited for a leader. It does not wait for ever.
 	Waited time.Duration `json:"waited,omitempty"`
+	began  time.Time     // when it began to wait; zero: it begins now
 	// Voucher makes the connection a link: it says for whom the other server
 	// calls tools.
 	Voucher *voucher `json:"voucher,omitempty"`
@@ -95,7 +97,7 @@ func (s *Server) reach(ctx context.Context, passed bool, p passage) (h *home, wa
 		if h, way, err = s.enter(ctx, p.Partition, passed); err != nil || way == nil {
 			return h, nil, nil, err
 		}
-		p.Waited = time.Since(began)
+		p.Waited = time.Since(cmp.Or(p.began, began))
 		if to, err = way.open(ctx, p); err == nil {
 			return nil, way, to, nil
 		}

@@ -386,7 +386,7 @@ func (c Call) Restore(tx engine.Tx, a Answer) {
 // Append adds the call to a record, for a rule that answers it later or for a
 // server that makes it. [Read] reads it back, without its Log.
 func (c Call) Append(w *record.Writer) {
-	w.Flags(c.memory, c.outer != "", c.original)
+	w.Flags(c.memory, c.outer != "")
 	w.ID(c.Session)
 	w.Text(c.Name)
 	w.Text(c.request)
@@ -401,7 +401,7 @@ func (c Call) Append(w *record.Writer) {
 // Read reads what Append wrote.
 func Read(r *record.Reader) (c Call) {
 	var outer bool
-	r.Flags(&c.memory, &outer, &c.original)
+	r.Flags(&c.memory, &outer)
 	c.Session, c.Name, c.request, c.Print, c.reqPrint = r.ID(), r.Text(), r.Text(), r.Uint(), r.Uint()
 	if outer {
 		c.outer, c.outPrint = r.Text(), r.Uint()

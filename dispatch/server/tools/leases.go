@@ -268,7 +268,9 @@ func acquireMany(ctx context.Context, se *dispatch.Session, a acquireManyArgs) (
 		wants[i] = dispatch.Want{Scope: scope, Key: key, Shared: w.Mode == "shared"}
 	}
 	list, err := se.AcquireAll(ctx, wants, req)
-	err = offerLine(err)
+	if len(wants) <= registry.MaxWants { // more cannot wait
+		err = offerLine(err)
+	}
 	many := manyGrants{Leases: []anyGrant{}}
 	for _, g := range list {
 		name, key := nameOrKey(g.Lease)
@@ -286,10 +288,12 @@ func acquire(ctx context.Context, se *dispatch.Session, scope dispatch.Scope, ke
 	return g, offerLine(err)
 }
 
-// offerLine adds the next call to the refusal of a caller that did not ask to wait.
+// LineOffer follows a refusal of a caller that did not ask to wait.
+const LineOffer = "; call again with wait_secs to wait in line"
+
 func offerLine(err error) error {
 	if _, held := errors.AsType[*registry.HeldError](err); held {
-		return fmt.Errorf("%w; call again with wait_secs to wait in line", err)
+		return fmt.Errorf("%w%s", err, LineOffer)
 	}
 	return err
 }

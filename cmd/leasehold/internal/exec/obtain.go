@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // obtain takes the leases, all or none, and waits in line as long as allowed. A
@@ -109,12 +110,10 @@ func inLine(r *client.Refusal, verb string) string {
 	return fmt.Sprintf("%s; you %s %s%s", r.Message[:last[0]], verb, r.Message[last[2]:last[3]], r.Message[last[1]:])
 }
 
-const waitCall = "; call again with wait_secs to wait in line"
-
 // inFlags rewords a refusal that offers a place in line, because exec asks for one with
 // a flag.
 func (h *hold) inFlags(err error, r *client.Refusal) error {
-	i := strings.LastIndex(r.Message, waitCall) // the reason before it may contain any text
+	i := strings.LastIndex(r.Message, tools.LineOffer) // the reason before it may contain any text
 	if i < 0 {
 		return err
 	}
@@ -123,7 +122,7 @@ func (h *hold) inFlags(err error, r *client.Refusal) error {
 		offer = "" // it has waited
 	}
 	worded := *r
-	worded.Message = r.Message[:i] + offer + r.Message[i+len(waitCall):]
+	worded.Message = r.Message[:i] + offer + r.Message[i+len(tools.LineOffer):]
 	return &worded
 }
 
