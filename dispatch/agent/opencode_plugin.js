@@ -5,7 +5,7 @@ import { spawn } from "node:child_process"
 
 const command = LEASEHOLD_COMMAND
 const patience = 15000 // ms
-const unchecked = "leasehold: the hook of this call was killed or did not answer, so nobody checked whether another agent has leased the files that it writes"
+const unchecked = "leasehold: the hook did not answer before this call, so nobody checked whether another agent has leased the files that it writes, if it writes any"
 
 export const Leasehold = async ({ directory }) => {
   const ask = (event) =>
@@ -26,7 +26,7 @@ export const Leasehold = async ({ directory }) => {
       child.on("error", () => done({}))
       child.on("close", (_, signal) => {
         try {
-          done(out ? JSON.parse(out) : signal ? { note: unchecked } : {})
+          done(out ? JSON.parse(out) : signal && event.event === "before" ? { note: unchecked } : {})
         } catch {
           done({})
         }

@@ -143,10 +143,15 @@ func run(cmd *cobra.Command, c client) error {
 	if e.kind == partyEnd {
 		return nil
 	}
-	if e.resumed && slices.Contains(c.tells, e.kind) {
-		v.note = resumedNote
+	news := g.news(ctx)
+	switch {
+	case !e.resumed || !slices.Contains(c.tells, e.kind):
+	case g.daemon == nil:
+		v.note = resumed + "may have ended; look with lease_list, and acquire again what you still need"
+	default:
+		v.note = resumed + "have ended, except those named here; acquire again what you still need"
 	}
-	if news := g.news(ctx); news != "" && v.refuse != "" {
+	if news != "" && v.refuse != "" {
 		v.refuse += "\n" + news
 	} else if news != "" {
 		v.note = strings.TrimPrefix(v.note+"\n"+news, "\n")
@@ -159,9 +164,9 @@ func run(cmd *cobra.Command, c client) error {
 	return c.answer(cmd.OutOrStdout(), e, v)
 }
 
-// resumedNote tells a model that continues an earlier conversation not to rely on what it
-// reads there. It holds without a daemon, too.
-const resumedNote = "Leasehold: this conversation was resumed. Leases and claims from before have ended, except those named here; acquire again what you still need"
+// resumed tells a model that continues an earlier conversation not to rely on what it
+// reads there.
+const resumed = "Leasehold: this conversation was resumed. Leases and claims from before "
 
 // A guard judges one event.
 type guard struct {

@@ -126,6 +126,9 @@ func endedRuns(ctx context.Context, c *client.Client) (names []string, err error
 	if err != nil {
 		return nil, err
 	}
+	if list := missing(answer.Object); list != "" {
+		return nil, exit.Hint(fmt.Errorf("no server leads %s at present, so nobody knows which of its runs have ended", list), "nothing was forgotten; try again")
+	}
 	list, err := connection.Decode[shownRuns](answer.Object)
 	for _, r := range list.Runs {
 		if r.EndedAt != nil {
