@@ -268,9 +268,7 @@ func acquireMany(ctx context.Context, se *dispatch.Session, a acquireManyArgs) (
 		wants[i] = dispatch.Want{Scope: scope, Key: key, Shared: w.Mode == "shared"}
 	}
 	list, err := se.AcquireAll(ctx, wants, req)
-	if len(wants) <= registry.MaxWants { // more cannot wait
-		err = offerLine(err)
-	}
+	err = offerLine(err)
 	many := manyGrants{Leases: []anyGrant{}}
 	for _, g := range list {
 		name, key := nameOrKey(g.Lease)
