@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -89,5 +91,8 @@ type tests struct{ *testing.M }
 
 func (m tests) Run() int {
 	defer func() { os.RemoveAll(builds.dir) }()
+	if signal.Ignored(syscall.SIGHUP) { // under nohup, and so would all that the tests start
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	return m.M.Run()
 }

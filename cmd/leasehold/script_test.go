@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -59,10 +58,6 @@ import (
 //	                        and ends the run
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	// Under nohup, the processes that the scripts start would ignore a hangup, too.
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	t.Cleanup(func() { signal.Stop(hangups) })
 	binary := leaseholdIn(t, t.TempDir())
 	examples, err := filepath.Abs("../../examples")
 	if err != nil {

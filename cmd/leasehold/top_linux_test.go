@@ -89,7 +89,7 @@ func TestTopOnATerminal(t *testing.T) {
 		c.resize(60, 20)
 		before := c.mode()
 		c.types("\n")
-		c.sees("[1 actors 1]")
+		c.sees("succeeded") // the title may be drawn in parts
 		return c, before
 	}
 	restored := func(t *testing.T, c *console, before uint32) {
