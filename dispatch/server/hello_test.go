@@ -8,11 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
-	"github.com/leasehold/leasehold/engine/pebble"
 )
 
 func TestWelcomeSaysWhoOneIs(t *testing.T) {
@@ -110,17 +107,7 @@ func TestWhoSaysNoHelloIsCutOff(t *testing.T) {
 // after 10 s. If its session opens later, that is as if the client had gone.
 func TestWhoeverConnectsWhileTheDatabaseIsAwayIsToldInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer eng.Close()
-		held := &heldEngine{Engine: eng, held: make(chan struct{})}
-		close(held.held)
-		state, err := dispatch.Open(t.Context(), held, dispatch.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		held, state := openHeld(t)
 		trouble := ""
 		d := &daemon{Server: server.New(state, server.Options{Trouble: func() string { return trouble }}), state: state, ctx: t.Context()}
 		d.token(t, "root")
@@ -133,7 +120,7 @@ func TestWhoeverConnectsWhileTheDatabaseIsAwayIsToldInTime(t *testing.T) {
 		if err := again.nc.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = server.Greet(again.nc, server.Hello{Handle: first.welcome.Handle})
+		_, _, err := server.Greet(again.nc, server.Hello{Handle: first.welcome.Handle})
 		refused, ok := errors.AsType[*server.HelloError](err)
 		if !ok || refused.Code != "UNAVAILABLE" || !strings.Contains(refused.Message, ": its database does not answer; try again") {
 			t.Errorf("it was told: %v", err)

@@ -220,18 +220,7 @@ func TestReadyIsWhoeverServes(t *testing.T) {
 // not ready; and so does one that has lost what says who leads, whoever it knew.
 func TestNotReadyIsAnsweredSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := vfs.NewMem()
-		eng, err := pebble.Open(pebble.Options{Dir: "state", FS: fs})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer eng.Close()
-		held := &heldEngine{Engine: eng, held: make(chan struct{})}
-		close(held.held)
-		state, err := dispatch.Open(t.Context(), held, dispatch.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		held, state := openHeld(t)
 		reached := true
 		w := &web{daemon: &daemon{Server: server.New(state, server.Options{
 			Elsewhere: func(int) (*server.Way, <-chan struct{}) { return &server.Way{}, nil },
@@ -261,6 +250,22 @@ func TestNotReadyIsAnsweredSoon(t *testing.T) {
 		reached = false
 		ready(503, "lost its database, which says who leads: the reason")
 	})
+}
+
+// openHeld opens a state whose engine is not held yet.
+func openHeld(t *testing.T) (held *heldEngine, state *dispatch.State) {
+	t.Helper()
+	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = eng.Close() })
+	held = &heldEngine{Engine: eng, held: make(chan struct{})}
+	close(held.held)
+	if state, err = dispatch.Open(t.Context(), held, dispatch.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return held, state
 }
 
 // A heldEngine answers once it is let.
