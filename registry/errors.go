@@ -70,9 +70,12 @@ type WaitError struct {
 	Ticket   uuid.UUID
 }
 
-func (e *WaitError) Error() string {
-	return fmt.Sprintf("%s; you are number %d in line; call again with ticket %s within %d s to keep your place",
-		e.HeldError.Error(), e.Position, e.Ticket, ParkTime/time.Second)
+func (e *WaitError) Error() string { return e.HeldError.Error() + e.Next() }
+
+// Next returns the end of the text: what the caller can do.
+func (e *WaitError) Next() string {
+	return fmt.Sprintf("; you are number %d in line; call again with ticket %s within %d s to keep your place",
+		e.Position, e.Ticket, ParkTime/time.Second)
 }
 
 // A LostError says how a lease ended that the caller no longer has.

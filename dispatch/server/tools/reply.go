@@ -288,11 +288,13 @@ func (o origin) String() string {
 	return fmt.Sprintf("%s, pid %d", s, o.PID)
 }
 
-// locate adds where the holder works, if the refusal is due to a holder.
+// locate adds where the holder works, if the refusal is due to a holder. What the
+// caller can do stays at the end.
 func (r Refusal) locate(ctx context.Context, se *dispatch.Session, err error) Refusal {
 	held, ok := errors.AsType[*registry.HeldError](err)
+	next := LineOffer
 	if wait, waited := errors.AsType[*registry.WaitError](err); waited {
-		held, ok = &wait.HeldError, true
+		held, ok, next = &wait.HeldError, true, wait.Next()
 	}
 	if !ok {
 		return r
@@ -305,7 +307,11 @@ func (r Refusal) locate(ctx context.Context, se *dispatch.Session, err error) Re
 	h.origin = originOf(where)
 	if text := h.origin.String(); text != "" {
 		r.Data["holder"] = h
-		r.Message += "; " + text
+		before, offered := strings.CutSuffix(r.Message, next)
+		if !offered {
+			next = ""
+		}
+		r.Message = before + "; " + text + next
 	}
 	return r
 }

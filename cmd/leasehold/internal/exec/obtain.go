@@ -96,33 +96,27 @@ func ticketOf(r *client.Refusal) string {
 	return data.Ticket
 }
 
-var position = regexp.MustCompile(`; you are (number \d+ in line); call again with ticket \S+ within \d+ s to keep your place`)
+var position = regexp.MustCompile(`; you are (number \d+ in line); call again with ticket \S+ within \d+ s to keep your place$`)
 
 // inLine rewords the message of a wait that has timed out, because the user of exec
 // cannot continue with the ticket. verb is "are" while the wait goes on, and "were"
 // after it.
 func inLine(r *client.Refusal, verb string) string {
-	all := position.FindAllStringSubmatchIndex(r.Message, -1)
-	if len(all) == 0 {
-		return r.Message
-	}
-	last := all[len(all)-1] // the key may contain any text
-	return fmt.Sprintf("%s; you %s %s%s", r.Message[:last[0]], verb, r.Message[last[2]:last[3]], r.Message[last[1]:])
+	return position.ReplaceAllString(r.Message, "; you "+verb+" $1")
 }
 
 // inFlags rewords a refusal that offers a place in line, because exec asks for one with
 // a flag.
 func (h *hold) inFlags(err error, r *client.Refusal) error {
-	i := strings.LastIndex(r.Message, tools.LineOffer) // the reason before it may contain any text
-	if i < 0 {
+	message, offered := strings.CutSuffix(r.Message, tools.LineOffer)
+	if !offered {
 		return err
 	}
-	offer := "; use --wait SECS to wait in line"
-	if h.cfg.wait > 0 {
-		offer = "" // it has waited
-	}
 	worded := *r
-	worded.Message = r.Message[:i] + offer + r.Message[i+len(tools.LineOffer):]
+	worded.Message = message
+	if h.cfg.wait == 0 {
+		worded.Message += "; use --wait SECS to wait in line"
+	}
 	return &worded
 }
 
