@@ -83,7 +83,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 	record := sessionRecord{ID: uuid.New(), Peer: peer, Origin: c.Origin}
 	handle, hash := s.opts.Partition.newSecret(handleMark, record.ID)
 	record.Secret = hash
-	return s.open(ctx, record, handle, func(tx engine.Tx) (actor Actor, err error) {
+	return s.open(ctx, record, handle, was, func(tx engine.Tx) (actor Actor, err error) {
 		switch {
 		case c.Token != "":
 			actor, err = authenticate(tx, c.Token)
@@ -100,7 +100,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 		case k.Run != "":
 			err = ErrUnauthenticated // its handle could not be resumed
 		default:
-			actor, err = s.join(tx, c.Run, c.Name, was)
+			actor, err = s.join(tx, c.Run, c.Name)
 		}
 		return actor, err
 	})
@@ -108,7 +108,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 
 // open creates the record of a session and opens the session, for the actor
 // that choose finds or creates in the same transaction.
-func (s *State) open(ctx context.Context, record sessionRecord, handle string, choose func(engine.Tx) (Actor, error)) (*Session, error) {
+func (s *State) open(ctx context.Context, record sessionRecord, handle string, was former, choose func(engine.Tx) (Actor, error)) (*Session, error) {
 	update := func(fn func(engine.Tx) error) error { return rows.Update(ctx, s.eng, fn) }
 	se, err := s.connectTo(record.ID, handle, update, func(tx engine.Tx) (sessionRecord, Actor, error) {
 		actor, err := choose(tx)
@@ -118,6 +118,7 @@ func (s *State) open(ctx context.Context, record sessionRecord, handle string, c
 		record.Actor, record.OpenedAt = actor.ID, tx.Wall()
 		putSession(tx, record)
 		noteSession(tx, actor, record.ID, event.SessionBegan, record.Origin.Directory)
+		s.tellFormer(tx, was, actor.ID)
 		return record, actor, nil
 	})
 	switch {
@@ -268,9 +269,8 @@ func authenticate(tx engine.Tx, token string) (Actor, error) {
 	return a, nil
 }
 
-// join creates a worker in the root layer of a run, which is told what its client lost as
-// another actor: see [State.leftBy]. It creates the run if necessary.
-func (s *State) join(tx engine.Tx, run, name string, was former) (Actor, error) {
+// join creates a worker in the root layer of a run. It creates the run if necessary.
+func (s *State) join(tx engine.Tx, run, name string) (Actor, error) {
 	if err := CheckRun(run); err != nil {
 		return Actor{}, err
 	}
@@ -296,12 +296,6 @@ func (s *State) join(tx engine.Tx, run, name string, was former) (Actor, error) 
 		}
 		a.Transient = true
 		putActor(tx, a)
-		switch {
-		case tx.Now().Before(was.until):
-			s.core.PassOn(tx, was.actor, a.ID)
-		case was.handle:
-			s.core.Forgot(tx, a.ID, forgotten)
-		}
 		return a, nil
 	}
 }

@@ -207,9 +207,12 @@ func (e *ender) giveBack(se sessionRecord) (done bool) {
 		return false
 	}
 	e.tx.Delete(key)
-	if a, ok := getActor(e.tx, se.Actor); ok && a.Transient && !a.Ended() && !hasSession(e.tx, a.ID) {
-		e.s.noteLeft(e.tx, a, se)
-		e.leave(a)
+	if a, ok := getActor(e.tx, se.Actor); ok && !a.Ended() {
+		leaves := a.Transient && !hasSession(e.tx, a.ID)
+		e.s.noteLeft(e.tx, a, se, leaves)
+		if leaves {
+			e.leave(a)
+		}
 	}
 	return true
 }

@@ -184,7 +184,7 @@ func (s *State) guestOf(ctx context.Context, client process.Peer, w Writer) (*Se
 	origin.PID = client.PID
 	record := sessionRecord{ID: uuid.New(), Peer: client, Origin: origin, Guest: true}
 	was := s.leftBy(w.Run, origin, "")
-	se, err := s.open(ctx, record, "", func(tx engine.Tx) (Actor, error) { return s.join(tx, w.Run, w.Name, was) })
+	se, err := s.open(ctx, record, "", was, func(tx engine.Tx) (Actor, error) { return s.join(tx, w.Run, w.Name) })
 	if err != nil {
 		return nil, fmt.Errorf("join run %s for the client, process %d: %w", w.Run, client.PID, err)
 	}

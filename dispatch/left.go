@@ -21,19 +21,18 @@ type client struct {
 	mark string // see [Origin]
 }
 
-// A left is an actor that ended with the connection of its client, and was not told
-// what it lost with it. If the client connects again, it becomes another actor, which
-// is told: a client whose MCP server has died starts another, and its model goes on
-// as if nothing had happened.
+// A left is a session that has ended before its actor was ended. A client whose MCP server
+// has died starts another, and its model goes on as if nothing had happened. If the client
+// joins again, it becomes another actor, which is told what the first was not.
 type left struct {
-	actor   uuid.UUID
-	at      time.Time // of the end, on the running clock
-	session sessionRecord
+	actor  uuid.UUID
+	at     time.Time // of the end, on the running clock
+	secret []byte    // hash of the secret in its handle
 }
 
-// forgotten is told to a client that goes on as another actor, if the state does not know
-// what its session held: the state was removed or replaced under its client, or the session
-// ended long ago or held nothing.
+// forgotten is told to a client that comes back with the handle of a session of which
+// nothing is known: the state was removed or replaced under its client, or the session ended
+// long ago.
 const forgotten registry.Cause = "the daemon does not know your earlier session: the session has ended, or the daemon has another state now. " +
 	"If you held leases or claims, they are lost: acquire the leases again before you touch what they guard, and drop the claimed tasks"
 
@@ -44,48 +43,75 @@ const (
 	keepLeft = time.Hour // as long as its losses are kept
 )
 
-// noteLeft remembers an actor that ends with its last session, if it has losses to be
-// told of.
-func (s *State) noteLeft(tx engine.Tx, a Actor, session sessionRecord) {
+// maxLeft is how many of the sessions that ended last are always remembered.
+const maxLeft = 4096
+
+// noteLeft remembers a session that has ended. leaves says that its actor ends with it: its
+// client is then remembered too, if the actor has losses to be told of.
+func (s *State) noteLeft(tx engine.Tx, a Actor, session sessionRecord, leaves bool) {
+	l := left{a.ID, tx.Now(), session.Secret}
 	c := client{a.Run, session.Origin.PID, session.Origin.Mark}
-	losses, _ := s.core.CountUntold(tx, registry.Holder{Actor: a.ID}, func(registry.Notice) bool { return true })
-	if losses == 0 || c.pid == 0 && c.mark == "" {
-		return
+	losses := 0
+	if leaves && (c.pid != 0 || c.mark != "") {
+		losses, _ = s.core.CountUntold(tx, registry.Holder{Actor: a.ID}, func(registry.Notice) bool { return true })
 	}
-	now := tx.Now()
 	tx.AfterCommit(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		maps.DeleteFunc(s.left, func(_ client, l left) bool { return now.Sub(l.at) >= keepLeft })
-		s.left[c] = left{a.ID, now, session}
+		if len(s.leftLast) >= maxLeft {
+			s.leftLast, s.leftBefore = make(map[uuid.UUID]left), s.leftLast
+		}
+		s.leftLast[session.ID] = l
+		if losses > 0 {
+			maps.DeleteFunc(s.left, func(_ client, o left) bool { return l.at.Sub(o.at) >= leftTime })
+			s.left[c] = l
+		}
 	})
 }
 
-// A former says what a client is told that joins.
+// A former says what a client is told that connects.
 type former struct {
 	actor  uuid.UUID // whose losses
 	until  time.Time // on the running clock; zero: nobody's
 	handle bool      // the client has the handle of another session, so it is told something
 }
 
-// leftBy returns what a client is told that joins now, with the handle of an earlier session
+// leftBy returns what a client is told that connects now, with the handle of an earlier session
 // or "". A client with another connection may have one for each of its sub-agents, so
 // nobody knows which of them lost what the actor held, unless it has the handle.
 func (s *State) leftBy(run string, o Origin, handle string) former {
+	id, secret, has := openSecret(handleMark, handle)
 	s.mu.Lock()
 	l, ok := s.left[client{run, o.PID, o.Mark}]
-	s.mu.Unlock()
-	if id, secret, has := openSecret(handleMark, handle); has {
-		if ok && id == l.session.ID && matches(l.session.Secret, secret) {
-			return former{l.actor, l.at.Add(keepLeft), true}
+	if has {
+		if l, ok = s.leftLast[id]; !ok {
+			l, ok = s.leftBefore[id]
 		}
-		return former{handle: true}
 	}
+	s.mu.Unlock()
 	connected := func(p *party) bool { return !p.guest }
-	if !ok || slices.ContainsFunc(s.partiesOf(o.PID, o.Mark), connected) {
+	switch {
+	case has && ok && matches(l.secret, secret):
+		return former{l.actor, l.at.Add(keepLeft), true}
+	case has:
+		return former{handle: true}
+	case !ok || slices.ContainsFunc(s.partiesOf(o.PID, o.Mark), connected):
 		return former{}
 	}
 	return former{actor: l.actor, until: l.at.Add(leftTime)}
+}
+
+// tellFormer tells an actor what its client lost in an earlier session. If that was a session
+// of the same actor, it is told anyway.
+func (s *State) tellFormer(tx engine.Tx, was former, actor uuid.UUID) {
+	switch {
+	case !tx.Now().Before(was.until):
+		if was.handle {
+			s.core.Forgot(tx, actor, forgotten)
+		}
+	case was.actor != actor:
+		s.core.PassOn(tx, was.actor, actor)
+	}
 }
 
 // tellRestored tells all living actors of a state that was a copy until now. Their leases in

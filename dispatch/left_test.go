@@ -167,6 +167,25 @@ func TestWhatASessionIsToldThatDoesNotKnowWhatItLost(t *testing.T) {
 			h.crash()
 			return again(h, was, shim)
 		}, nil},
+		{"it ends, and held nothing", func(h *house) *dispatch.Session {
+			was := h.connect(shim, 100)
+			h.hangUp(was)
+			return again(h, was, shim)
+		}, nil},
+		{"it ends, and held nothing, and its client has had others since", func(h *house) *dispatch.Session {
+			was := h.connect(shim, 100)
+			h.hangUp(was)
+			h.take(h.connect(shim, 101), dispatch.RunScope, "deploy", time.Hour)
+			return again(h, was, shim)
+		}, nil},
+		{"the session of a token was away for hours", func(h *house) *dispatch.Session {
+			c := withToken(h)
+			was := h.connect(c, 100)
+			h.take(was, dispatch.RunScope, "deploy", time.Hour)
+			h.hangUp(was)
+			time.Sleep(2 * time.Hour)
+			return again(h, was, c)
+		}, []string{unknown}},
 		{"the session of a token ends, and held nothing", func(h *house) *dispatch.Session {
 			c := withToken(h)
 			was := h.connect(c, 100)

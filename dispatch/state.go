@@ -85,7 +85,10 @@ type State struct {
 	parties  map[uuid.UUID]*party // sessions connected to this daemon
 	layers   map[uuid.UUID]*layer.Layer
 	detached map[uuid.UUID]detached // sessions that may be resumed
-	left     map[client]left        // what clients are told that connect again
+	left     map[client]left        // of actors that ended with untold losses
+
+	// The sessions that ended last. If leftLast is full, it takes the place of leftBefore.
+	leftLast, leftBefore map[uuid.UUID]left
 
 	dismissed map[client][]*dismissal // actors that were ended, for the hooks of their clients
 
@@ -118,6 +121,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 		layers:   make(map[uuid.UUID]*layer.Layer),
 		detached: make(map[uuid.UUID]detached),
 		left:     make(map[client]left),
+		leftLast: make(map[uuid.UUID]left),
 
 		dismissed: make(map[client][]*dismissal),
 
