@@ -22,6 +22,9 @@ const givingBack call.Kind = "give back"
 // redriving is the kind of the answer of a Redrive, which is the ids of the tasks.
 const redriving call.Kind = "redrive"
 
+// cancelling is the kind of the answer of a Cancel, which is the state of the task.
+const cancelling call.Kind = "cancel task"
+
 // Causes by which an attempt ends, beside those of package registry.
 const (
 	causeNack    = "nack"
@@ -249,28 +252,38 @@ func (q *Queue) workerGivesBack(ctx context.Context, h registry.Holder, run, id 
 // Cancel finishes a task without a result; a finished task stays as it is. The
 // actor that works on it is told, and by whom it was cancelled: by is the path
 // of an actor. may returns an error if the caller must not cancel the task; nil
-// allows it.
+// allows it. A call that is sent again gets the same answer: a dead task may have
+// been redriven since.
 func (q *Queue) Cancel(ctx context.Context, run, id uuid.UUID, by string, may func(Task) error) (t Task, err error) {
+	c := call.Of(ctx)
 	return t, q.update(ctx, nil, func(tx *ledger) error {
+		answer, answered, err := c.Answered(tx, cancelling)
+		if err != nil {
+			return err
+		}
 		if t, err = getTaskOf(tx, run, id); err != nil {
 			return err
+		}
+		if answered {
+			t.State = State(answer[0])
+			return nil
 		}
 		if may != nil {
 			if err := may(t); err != nil {
 				return err
 			}
 		}
-		if t.State.Finished() {
-			return nil
+		if !t.State.Finished() {
+			cause := causeCancel
+			if by != "" {
+				cause += " by " + by
+			}
+			q.finish(tx, &t, Cancelled, cause)
+			if lease, ok := q.leases.Get(tx, id.String()); ok {
+				q.leases.Free(tx, lease, registry.Cause(cause)) // freed finds the task finished
+			}
 		}
-		cause := causeCancel
-		if by != "" {
-			cause += " by " + by
-		}
-		q.finish(tx, &t, Cancelled, cause)
-		if lease, ok := q.leases.Get(tx, id.String()); ok {
-			q.leases.Free(tx, lease, registry.Cause(cause)) // freed finds the task finished
-		}
+		c.Record(tx, cancelling, string([]byte{byte(t.State)}), 0)
 		return nil
 	})
 }

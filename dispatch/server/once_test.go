@@ -231,6 +231,11 @@ func writes() []write {
 			},
 		},
 		{"task_cancel", "root", func(w *onceWorld) args { w.claim(); return args{"task_id": w.task} }, nothing}, // it is final
+		{"task_cancel", "root", func(w *onceWorld) args {
+			w.claim()
+			w.w1.want(200, "POST", "/tasks/"+w.task+"/abandon", `{"token":`+w.token.String()+`}`)
+			return args{"task_id": w.task} // which is dead
+		}, func(w *onceWorld) { w.root.want(200, "POST", "/queues/q/redrive", `{}`) }},
 		{"queue_redrive", "root", func(w *onceWorld) args { w.dead(); return args{"queue": "q"} }, func(w *onceWorld) { w.die(w.w2) }},
 
 		{
