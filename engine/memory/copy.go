@@ -151,6 +151,20 @@ func Put(to Store, r engine.Row) error {
 	return write(to, Write{Space: Hot, Key: r.Key, value: r.Value, owner: r.Owner, due: instant(r.Due)})
 }
 
+// NoteCopy gives a state that was found to be a copy the row of one, unless it has that
+// already. No engine has the store open.
+func NoteCopy(s Store) error {
+	last, err := LastCommit(s)
+	if err != nil || last.IsZero() {
+		return err
+	}
+	noted, err := s.Get(Hot, engine.CopyKey, func([]byte) error { return nil })
+	if err != nil || noted {
+		return err
+	}
+	return Put(s, engine.CopyRow(last))
+}
+
 // complete refuses an incomplete copy.
 func complete(store Store) error {
 	found, err := store.Get(Meta, copyingKey, func([]byte) error { return nil })

@@ -135,15 +135,7 @@ func (s *store) noteCopy(written uint64) error {
 	if written == 0 || found == 0 || written == found {
 		return nil
 	}
-	last, err := memory.LastCommit(s)
-	if err != nil || last.IsZero() {
-		return err
-	}
-	noted, err := s.Get(memory.Hot, engine.CopyKey, func([]byte) error { return nil })
-	if err != nil || noted {
-		return err
-	}
-	return memory.Put(s, engine.CopyRow(last))
+	return memory.NoteCopy(s)
 }
 
 // birthOf returns when a file was created, or 0 if that is not known.

@@ -176,9 +176,9 @@ func (c *Cluster) beats(ctx context.Context) ([]cluster.Server, error) {
 }
 
 // Restored records that a database was restored from a copy, which the database
-// itself may not know. Later tokens are then greater than all that were issued
-// after the copy was made, and if the same copy is restored again, greater than
-// those that were issued in between. No server may use the database. Restored
+// itself may not know: see [engine.CopyRow]. Later tokens are then greater than all that
+// were issued after the copy was made, and if the same copy is restored again, greater
+// than those that were issued in between. No server may use the database. Restored
 // migrates the schema of a copy that was made by an earlier version: if a server
 // had to do that first, it would issue those tokens again.
 func Restored(ctx context.Context, o Options) (partitions int, err error) {
@@ -196,6 +196,9 @@ func Restored(ctx context.Context, o Options) (partitions int, err error) {
 			return partition, fmt.Errorf("engine: open partition %d: %w", partition, err)
 		}
 		err = s.leap(ctx, o.Clock, 0) // nothing is appended, so nobody else uses the connection
+		if err == nil {
+			err = memory.NoteCopy(s)
+		}
 		if err = errors.Join(err, s.Close()); err != nil {
 			return partition, err
 		}

@@ -18,6 +18,7 @@ type tokenWorld struct {
 	wall time.Time
 	last uint64 // the greatest token
 	led  int64  // the last epoch
+	copy bool   // the state was one when it was opened last
 }
 
 const markKey = engine.Mark + "token"
@@ -45,6 +46,14 @@ func (w *tokenWorld) serve(step uint64) {
 	}
 	defer e.Close()
 	w.led = e.Epoch()
+	err = e.Update(w.Context(), func(tx engine.Tx) error {
+		_, w.copy = tx.Get(engine.CopyKey)
+		tx.Delete(engine.CopyKey)
+		return nil
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
 	for range 3 {
 		err := e.Update(w.Context(), func(tx engine.Tx) error {
 			token := e.Floor()
@@ -82,6 +91,14 @@ func (w *tokenWorld) goBack() {
 	}
 }
 
+// serveCopy is serve for a state that must be known to be a copy, or must not.
+func (w *tokenWorld) serveCopy(want bool) {
+	w.Helper()
+	if w.serve(1); w.copy != want {
+		w.Errorf("epoch %d: the state is a copy: %v", w.led, w.copy)
+	}
+}
+
 func (w *tokenWorld) restore() {
 	w.goBack()
 	if n, err := postgres.Restored(w.Context(), w.Options); n != 1 || err != nil {
@@ -102,8 +119,8 @@ func TestTokensRiseThoughOneCopyIsRestoredTwice(t *testing.T) {
 	for _, pause := range []time.Duration{time.Hour, time.Minute, 5 * time.Second, 200 * 24 * time.Hour} {
 		w.wall = w.wall.Add(pause)
 		w.restore()
-		w.serve(1)
-		w.serve(1)
+		w.serveCopy(true)
+		w.serveCopy(false)
 	}
 }
 
@@ -120,9 +137,9 @@ func TestTokensRiseThoughADatabaseGoesBackUnderItsServers(t *testing.T) {
 	for range 2 { // the second time it goes back by more than a leap
 		w.Seen = w.led
 		w.goBack()
-		w.serve(1)
+		w.serveCopy(true)
 		w.Seen = 0
-		w.serve(1)
+		w.serveCopy(false)
 	}
 }
 

@@ -285,12 +285,17 @@ func (s *store) lead(ctx context.Context, o Options) error {
 	defer cancel(nil)
 	silent := time.AfterFunc(s.patience, func() { cancel(errSilent) })
 	defer silent.Stop()
-	moved, err := s.takeLead(waiting, o, func() { silent.Reset(s.patience) })
+	moved, back, err := s.takeLead(waiting, o, func() { silent.Reset(s.patience) })
 	switch {
 	case err != nil && context.Cause(waiting) == errSilent:
 		return silentFor(s.patience, err)
 	case err != nil:
 		return err
+	case back:
+		err = s.leap(ctx, o.Clock, o.Seen)
+		if err == nil {
+			err = memory.NoteCopy(s)
+		}
 	case moved:
 		err = s.leap(ctx, o.Clock, o.Seen)
 	default:
@@ -299,25 +304,25 @@ func (s *store) lead(ctx context.Context, o Options) error {
 	return cmp.Or(err, replicated(s.conn))
 }
 
-// takeLead calls heard for each answer. moved reports whether the database may have
-// gone back in time since the partition was led.
-func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved bool, err error) {
+// takeLead calls heard for each answer. back reports whether the database has gone back in
+// time since the partition was led, and moved whether it may have.
+func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved, back bool, err error) {
 	if err := migrate(ctx, s.conn); err != nil {
-		return false, err
+		return false, false, err
 	}
 	heard()
 	timeline, err := timelineOf(ctx, s.conn)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	heard()
 	if _, err := s.conn.Exec(ctx, "INSERT INTO leasehold_partition (partition, epoch, timeline) VALUES ($1, 0, $2) ON CONFLICT (partition) DO NOTHING", s.partition, timeline); err != nil {
-		return false, err
+		return false, false, err
 	}
 	heard()
 	var before, known int64
 	if err := s.conn.QueryRow(ctx, "SELECT epoch, timeline FROM leasehold_partition WHERE partition = $1", s.partition).Scan(&before, &known); err != nil {
-		return false, err
+		return false, false, err
 	}
 	heard()
 	var leader *uuid.UUID
@@ -326,15 +331,15 @@ func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved bo
 	}
 	err = s.conn.QueryRow(ctx, leadSQL, s.partition, timeline, leap, leader, o.Epoch, o.Seen).Scan(&s.epoch)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return false, ErrSuperseded
+		return false, false, ErrSuperseded
 	}
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	heard()
 	rows, err := s.conn.Query(ctx, "SELECT sequence, batch FROM leasehold_log WHERE partition = $1 ORDER BY sequence", s.partition)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer rows.Close()
 	var sequence int64
@@ -343,15 +348,15 @@ func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved bo
 		var batch []byte
 		before := sequence
 		if err := rows.Scan(&sequence, &batch); err != nil {
-			return false, err
+			return false, false, err
 		}
 		if before != 0 && sequence != before+1 {
-			return false, fmt.Errorf("%w: the log goes from %d to %d", engine.ErrCorrupt, before, sequence)
+			return false, false, fmt.Errorf("%w: the log goes from %d to %d", engine.ErrCorrupt, before, sequence)
 		}
 		if err := s.active.replay(batch); err != nil {
-			return false, fmt.Errorf("%w: entry %d of the log: %w", engine.ErrCorrupt, sequence, err)
+			return false, false, fmt.Errorf("%w: entry %d of the log: %w", engine.ErrCorrupt, sequence, err)
 		}
 	}
 	s.open, s.logged = s.newRound(sequence+1, 0), sequence
-	return before > 0 && known != timeline || before < o.Seen, rows.Err()
+	return before > 0 && known != timeline, before < o.Seen, rows.Err()
 }

@@ -90,7 +90,8 @@ func newRestoredCommand() *cobra.Command {
 		Long: `Let tokens rise above those that were issued since the copy was made that a database
 was restored from. Run it after a restore and before the first server starts: else the
 tokens of that time are issued again, and a resource that checks them would believe
-whoever held them. A standby that is promoted needs none of it: servers notice that.`,
+whoever held them. Agents are told of the copy in their next answer. A standby
+that is promoted needs none of it: servers notice that.`,
 		Example: `  leasehold cluster restored --postgres-file /etc/leasehold/dsn`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
