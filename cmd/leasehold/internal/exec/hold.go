@@ -125,7 +125,7 @@ func (h *hold) renew(ctx context.Context) error {
 	until := now().Add(h.cfg.ttl - h.cfg.ttl/50)
 	for _, l := range h.leases {
 		if _, err := h.link.call(ctx, "lease_renew", map[string]any{"lease_id": l.LeaseID, "ttl_secs": h.cfg.ttl.Seconds()}); err != nil {
-			return err
+			return l.unknown(err)
 		}
 	}
 	h.mu.Lock()
@@ -135,6 +135,18 @@ func (h *hold) renew(ctx context.Context) error {
 		h.renewed()
 	}
 	return nil
+}
+
+// unknown rewords the refusal to renew a lease that the daemon has never granted, as far as it
+// knows.
+func (l *lease) unknown(err error) error {
+	var refusal *client.Refusal
+	if !errors.As(err, &refusal) || refusal.Code != "NOT_HOLDER" {
+		return err
+	}
+	worded := *refusal
+	worded.Message = fmt.Sprintf("the daemon does not know lease %q: its state went back to an earlier copy, or was replaced", l.Name+l.Key)
+	return &worded
 }
 
 // A lossError says why the leases can no longer be trusted.
