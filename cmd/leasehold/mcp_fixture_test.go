@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -198,6 +199,8 @@ type stdio struct {
 	in    io.WriteCloser
 	lines chan string
 	ended chan struct{}
+
+	notices atomic.Int64 // that came before the lines
 }
 
 // runShim runs a shim in this process.
@@ -264,9 +267,11 @@ func (s *stdio) read(out io.Reader) {
 			return
 		}
 		// A notice, such as that somebody waits, comes between any two answers.
-		if !strings.Contains(line, `"method":"notifications/message"`) {
-			s.lines <- line
+		if strings.Contains(line, `"method":"notifications/message"`) {
+			s.notices.Add(1)
+			continue
 		}
+		s.lines <- line
 	}
 }
 

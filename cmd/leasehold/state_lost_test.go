@@ -78,8 +78,12 @@ func TestAClientWhoseStateIsLostIsTold(t *testing.T) {
 	told("a copy", joined, "went on with a copy of its state")
 	told("a copy", token, "went on with a copy of its state")
 
+	before := joined.notices.Load()
 	again(func() { move(state, inDir(t, "gone")) })
 	told("another state", joined, "does not know your earlier session")
+	if more := joined.notices.Load() - before; more > 0 {
+		t.Errorf("another state: beside its answer it was told by %d notifications", more)
+	}
 	token.call(1, "lease_list", `{}`)
 	if r := token.answer(1); !strings.Contains(r.Result.StructuredContent.Message, "your session has ended too") {
 		t.Errorf("with a token that is gone: %+v", r)

@@ -203,7 +203,6 @@ func (s *shim) unreached(err error) string {
 
 // resume restores the state of the last link on a new one.
 func (s *shim) resume(w server.Welcome) {
-	again := s.handle != ""
 	s.handle = w.Handle
 	s.logf("connected as %s of run %s", w.Actor.Path, w.Actor.Run)
 	if s.initialize != nil {
@@ -219,24 +218,8 @@ func (s *shim) resume(w server.Welcome) {
 			s.tell(wire.Notification(wire.ResourceUpdated, map[string]string{"uri": uri})) // it may have changed meanwhile
 		}
 	}
-	if again && !w.Resumed && s.initialized != nil {
-		s.tell(newSessionNotice(w))
-	}
 	s.cancelAgain()
 	for _, r := range s.inOrder() {
 		s.send(r)
 	}
-}
-
-// newSessionNotice warns a client that its session is gone. The daemon cannot
-// do that if the client has become another actor with the new session.
-func newSessionNotice(w server.Welcome) []byte {
-	return wire.Notification("notifications/message", map[string]any{
-		"level": "warning", "logger": "leasehold",
-		"data": map[string]any{
-			"code": "LEASE_LOST",
-			"message": fmt.Sprintf("the connection to the daemon was lost and this is a new session, of actor %s: "+
-				"leases taken before are lost unless lease_renew with their lease_id succeeds", w.Actor.Path),
-		},
-	})
 }
