@@ -181,26 +181,24 @@ func TestTheHookTellsAModelThatItWasResumed(t *testing.T) {
 	if told := begin("claude", "resume"); !strings.Contains(told, "was resumed") || !strings.Contains(told, `you still hold run lease "deploy"`) {
 		t.Errorf("the model is told %s", told)
 	}
+	way, cut := wayCutAt(t, "hook_notices")
+	stdin := fmt.Sprintf(`{"cwd":%q,"session_id":"s","hook_event_name":"SessionStart","source":"resume"}`, shop)
+	if told := h.said(stdin, "hook", "claude", "--socket", way); !strings.Contains(told, "may have ended") || !cut.Load() {
+		t.Errorf("without an answer of the daemon the model is told %s; the call was cut off: %v", told, cut.Load())
+	}
 }
 
-// A daemon that is killed while a hook asks keeps the leases, so the hook asks the next
-// one.
-func TestTheHookAsksADaemonThatIsBack(t *testing.T) {
-	t.Parallel()
-	newDir(t)
-	startDaemon(t)
-	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
-	holder, writer := newHooked(t, shop), newHooked(t, shop)
-	holder.mayWrite("app.ts", "")
-
-	// The way to the daemon ends with the first call of hook_write.
-	way := inDir(t, "way")
+// wayCutAt returns a socket by which the daemon can be reached, until a call of a tool: the
+// first ends its connection, unanswered.
+func wayCutAt(t *testing.T, tool string) (way string, cut *atomic.Bool) {
+	t.Helper()
+	cut = new(atomic.Bool)
+	way = inDir(t, "way")
 	listener, err := net.Listen("unix", way)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	var cut atomic.Bool
 	go func() {
 		for {
 			client, err := listener.Accept()
@@ -220,7 +218,7 @@ func TestTheHookAsksADaemonThatIsBack(t *testing.T) {
 				defer daemon.Close()
 				for lines := bufio.NewReader(client); ; {
 					line, err := lines.ReadString('\n')
-					if err != nil || strings.Contains(line, "hook_write") && !cut.Swap(true) {
+					if err != nil || strings.Contains(line, tool) && !cut.Swap(true) {
 						return
 					}
 					_, _ = io.WriteString(daemon, line)
@@ -228,6 +226,20 @@ func TestTheHookAsksADaemonThatIsBack(t *testing.T) {
 			}()
 		}
 	}()
+	return way, cut
+}
+
+// A daemon that is killed while a hook asks keeps the leases, so the hook asks the next
+// one.
+func TestTheHookAsksADaemonThatIsBack(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	holder, writer := newHooked(t, shop), newHooked(t, shop)
+	holder.mayWrite("app.ts", "")
+
+	way, cut := wayCutAt(t, "hook_write")
 	stdin := fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":"app.ts"}}`, shop)
 	if said := writer.said(stdin, "hook", "claude", "--socket", way); !strings.Contains(said, "app.ts is not changed") || !cut.Load() {
 		t.Errorf("the hook says %s; the first call was cut off: %v", said, cut.Load())

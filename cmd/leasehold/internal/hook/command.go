@@ -127,7 +127,7 @@ func run(cmd *cobra.Command, c client) error {
 	g := guard{cmd: cmd, client: c, event: e, pid: c.process()}
 	defer g.close()
 	if e.kind == partyEnd { // with news the sub-agent continues, and ends later
-		if news := g.news(ctx); news != "" {
+		if news, _ := g.news(ctx); news != "" {
 			return c.answer(cmd.OutOrStdout(), e, verdict{note: news})
 		}
 	}
@@ -143,10 +143,10 @@ func run(cmd *cobra.Command, c client) error {
 	if e.kind == partyEnd {
 		return nil
 	}
-	news := g.news(ctx)
+	news, known := g.news(ctx)
 	switch {
 	case !e.resumed || !slices.Contains(c.tells, e.kind):
-	case g.daemon == nil:
+	case !known:
 		v.note = resumed + "may have ended; look with lease_list, and acquire again what you still need"
 	default:
 		v.note = resumed + "have ended, except those named here; acquire again what you still need"
@@ -236,13 +236,13 @@ func (g *guard) tell(ctx context.Context, tool string, args map[string]any) (ver
 // who waits for its leases. The daemon then counts this as told, so news asks only at
 // events whose note reaches the model. Where a conversation begins, or goes on without
 // most of what was said, news also says what the agent holds. At a call of a leasehold tool it does not ask,
-// because the answer of that tool contains the news.
-func (g *guard) news(ctx context.Context) string {
+// because the answer of that tool contains the news. known reports whether the daemon has answered.
+func (g *guard) news(ctx context.Context) (text string, known bool) {
 	if g.event.ours || !slices.Contains(g.client.tells, g.event.kind) {
-		return ""
+		return "", false
 	}
 	if g.connect(false) != nil {
-		return "" // without a daemon there is no news
+		return "", false // without a daemon there is no news
 	}
 	args := map[string]any{"party": g.event.party, "main": g.event.main}
 	if g.event.kind == begin {
@@ -250,10 +250,10 @@ func (g *guard) news(ctx context.Context) string {
 	}
 	answer, err := g.call(ctx, "hook_notices", args)
 	if err != nil {
-		return "" // the next answer contains it
+		return "", false // the next answer contains it
 	}
-	news, _ := connection.Decode[struct{ Text string }](answer.Object)
-	return news.Text
+	news, err := connection.Decode[struct{ Text string }](answer.Object)
+	return news.Text, err == nil
 }
 
 // connect opens a session with the daemon, unless there is one, with the credentials of
