@@ -96,13 +96,18 @@ func (s *store) fold(ctx context.Context, f fold) error {
 		sn.begin()
 	}
 	return pgx.BeginTxFunc(ctx, s.conns.fold, pgx.TxOptions{BeginQuery: beginFold}, func(tx pgx.Tx) error {
-		var one int
-		err := tx.QueryRow(ctx, "SELECT 1 FROM leasehold_partition WHERE partition = $1 AND epoch = $2 FOR SHARE", s.partition, s.epoch).Scan(&one)
-		if err == pgx.ErrNoRows {
+		// An earlier copy may have been restored while the fold waited. What the fold has
+		// must not get into its records: the copy's log is older.
+		var logged bool
+		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM leasehold_log WHERE partition = $1 AND sequence = $3)
+FROM leasehold_partition WHERE partition = $1 AND epoch = $2 FOR SHARE OF leasehold_partition`, s.partition, s.epoch, f.through).Scan(&logged)
+		switch {
+		case err == pgx.ErrNoRows:
 			return ErrSuperseded
-		}
-		if err != nil {
+		case err != nil:
 			return err
+		case !logged:
+			return fmt.Errorf("%w: the log has no %d, which was in it", ErrLost, f.through)
 		}
 		c := chunk{s: s, ctx: ctx, tx: tx}
 		f.frozen.writes.Scan(func(at string, w write) bool { return c.add(at, w) })

@@ -375,6 +375,64 @@ func TestACommitFollowsNoGapInTheLog(t *testing.T) {
 	}
 }
 
+// A fold that could not be written is tried again, perhaps after an earlier copy was
+// restored. The copy gets nothing of it: its log is older, and would be read on top.
+func TestACopyGetsNothingOfALaterFold(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	e := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1, FoldSize: 1})
+	put(t, e, "a")
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `BEGIN ISOLATION LEVEL REPEATABLE READ;
+CREATE TABLE log_copy AS TABLE leasehold_log; CREATE TABLE record_copy AS TABLE leasehold_record;
+COMMIT;
+CREATE SEQUENCE attempts;
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+	PERFORM nextval('attempts');
+	RAISE EXCEPTION 'no space left' USING ERRCODE = 'disk_full';
+END$$;
+CREATE TRIGGER refuse BEFORE INSERT ON leasehold_record FOR EACH STATEMENT EXECUTE FUNCTION refuse()`); err != nil {
+		t.Fatal(err)
+	}
+	for !query[bool](t, dsn, "SELECT is_called FROM attempts") {
+		put(t, e, "b")
+	}
+	if _, err := conn.Exec(t.Context(), `BEGIN; LOCK TABLE leasehold_partition; DROP TRIGGER refuse ON leasehold_record;
+TRUNCATE leasehold_log, leasehold_record; INSERT INTO leasehold_log TABLE log_copy; INSERT INTO leasehold_record TABLE record_copy; COMMIT`); err != nil {
+		t.Fatal(err)
+	}
+	for e.Err() == nil && query[int](t, dsn, "SELECT count(*) FROM leasehold_record WHERE position('b' in encode(key, 'escape')) = 1") == 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := e.Err(); !errors.Is(err, postgres.ErrLost) {
+		t.Errorf("the fold: %v", err)
+	}
+	if got := keys(t, mustOpen(t, postgres.Options{DSN: dsn, Partition: 1})); got != "a" {
+		t.Errorf("it has %q", got)
+	}
+}
+
+// Where somebody publishes all tables for logical replication, the database refuses to
+// change rows of a table without a primary key.
+func TestTablesCanBePublished(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	postgrestest.Exec(t, dsn, "CREATE PUBLICATION everything FOR ALL TABLES")
+	c, err := postgres.OpenCluster(t.Context(), postgres.Options{DSN: dsn, SingleNode: true, Logf: t.Logf}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if got := query[string](t, dsn, `SELECT coalesce(string_agg(relname, ' '), '') FROM pg_class AS c
+WHERE relname LIKE 'leasehold%' AND relkind = 'r' AND NOT EXISTS (SELECT 1 FROM pg_index WHERE indrelid = c.oid AND indisprimary)`); got != "" {
+		t.Errorf("no primary key: %s", got)
+	}
+}
+
 // A database that a later version has migrated is refused at once, and stays as it is.
 func TestALaterSchemaIsRefused(t *testing.T) {
 	t.Parallel()
