@@ -48,7 +48,7 @@ func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 			return err
 		}
 		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "CREATE TABLE leasehold_schema (version int NOT NULL)"); err != nil {
+			if _, err := tx.Exec(ctx, "CREATE TABLE leasehold_schema (version int PRIMARY KEY)"); err != nil {
 				return err
 			}
 			_, err := tx.Exec(ctx, "INSERT INTO leasehold_schema VALUES (0)")
