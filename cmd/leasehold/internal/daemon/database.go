@@ -62,24 +62,34 @@ func (s *seat) takePart(door *door, connections func() int64, log zerolog.Logger
 	s.member = cluster.NewMember(cluster.Options{
 		Database: s.where, Process: ownProcess(), Name: hostName(), Version: build.Version(), Connections: connections, Gone: gone, Address: door.Advertise, Tell: tell,
 		Lead: func(ctx context.Context, p cluster.Partition, t *cluster.Term) error {
-			o := s.options
-			o.Partition, o.Epoch, o.Seen, o.Leader, o.Confirm = p.Number, p.Epoch, p.Seen, t.ID, t.Confirm
-			eng, err := postgres.Open(ctx, o)
-			if errors.Is(err, postgres.ErrSuperseded) {
-				return nil // another was faster
+			err := s.lead(ctx, p, t, log, lead)
+			if errors.Is(err, engine.ErrNewer) {
+				// Otherwise nobody would lead it: the others leave this server its share.
+				err = errors.Join(fmt.Errorf("%w; upgrade this server, which leaves all to the others until then", err), s.where.Drain(ctx, t.ID))
 			}
-			if err != nil {
-				return err
-			}
-			log.Info().Int64("partition", p.Number).Int64("epoch", eng.Epoch()).Msg("leads")
-			s.member.Announce()
-			err = lead(ctx, int(p.Number), eng)
-			log.Info().Int64("partition", p.Number).Int64("epoch", eng.Epoch()).Msg("leads no more")
-			return cmp.Or(err, eng.Close()) // after a failure both have the same reason
+			return err
 		},
 		Logf: logf(log),
 	})
 	door.member = s.member
+}
+
+// lead takes the lead of a partition, and serves it until ctx ends or the engine fails.
+func (s *seat) lead(ctx context.Context, p cluster.Partition, t *cluster.Term, log zerolog.Logger, serve func(context.Context, int, *postgres.Engine) error) error {
+	o := s.options
+	o.Partition, o.Epoch, o.Seen, o.Leader, o.Confirm = p.Number, p.Epoch, p.Seen, t.ID, t.Confirm
+	eng, err := postgres.Open(ctx, o)
+	if errors.Is(err, postgres.ErrSuperseded) {
+		return nil // another was faster
+	}
+	if err != nil {
+		return err
+	}
+	log.Info().Int64("partition", p.Number).Int64("epoch", eng.Epoch()).Msg("leads")
+	s.member.Announce()
+	err = serve(ctx, int(p.Number), eng)
+	log.Info().Int64("partition", p.Number).Int64("epoch", eng.Epoch()).Msg("leads no more")
+	return cmp.Or(err, eng.Close()) // after a failure both have the same reason
 }
 
 // ownProcess returns a name by which other servers on this machine recognize
