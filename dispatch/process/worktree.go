@@ -248,9 +248,11 @@ func notRepository(dir string, err error) error {
 const maxSaid = 5
 
 // git runs git in dir and returns its output without the last newline.
-// Variables that name another repository are removed from its environment.
+// Variables that name another repository are removed from its environment. New files
+// count as changes, also if the user has set status.showUntrackedFiles to no: git worktree
+// remove would delete them.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "status.showUntrackedFiles=normal"}, args...)...)
 	cmd.Dir = dir
 	// Ctrl-C at a terminal goes only to the caller, which lets git finish.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

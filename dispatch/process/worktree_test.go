@@ -104,6 +104,10 @@ func TestWorktreeWithWorkIsKept(t *testing.T) {
 	}{
 		"a changed file": {func(w *process.Worktree) { write(t, filepath.Join(w.Dir, "README"), "changed") }, "not committed"},
 		"a new file":     {func(w *process.Worktree) { write(t, filepath.Join(w.Dir, "new"), "") }, "not committed"},
+		"a new file that status does not show": {func(w *process.Worktree) {
+			git(t, w.Dir, "config", "status.showUntrackedFiles", "no")
+			write(t, filepath.Join(w.Dir, "new"), "")
+		}, "not committed"},
 		"a commit":       {func(w *process.Worktree) { write(t, filepath.Join(w.Dir, "README"), "new"); commit(t, w.Dir, "work") }, "new commits"},
 		"another branch": {func(w *process.Worktree) { git(t, w.Dir, "switch", "--quiet", "-c", "mine") }, "no longer on its branch"},
 		"a commit on no branch": {func(w *process.Worktree) {
