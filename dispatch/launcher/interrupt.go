@@ -17,14 +17,14 @@ const interrupted = "the run was interrupted"
 // ErrInterrupted says that a run was interrupted before it began.
 var ErrInterrupted = errors.New("interrupted before the run began")
 
-// beginUnlessInterrupted is begin, ended by the first interrupt: begin may be
-// waiting for a daemon, or for the processes of an earlier life. An interrupt
-// that comes just when the run has begun is handled after that.
-func (l *Launcher) beginUnlessInterrupted(ctx context.Context) error {
+// unlessInterrupted runs do, which the first interrupt ends: do may be waiting for a
+// daemon, for the processes of an earlier life, or for another's run. If do succeeds just
+// when an interrupt comes, the caller handles that.
+func (l *Launcher) unlessInterrupted(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	done, heard := make(chan struct{}), make(chan struct{})
-	go func() { // ends with begin
+	go func() { // ends with do
 		defer close(heard)
 		select {
 		case <-l.opts.Interrupts:
@@ -33,7 +33,7 @@ func (l *Launcher) beginUnlessInterrupted(ctx context.Context) error {
 		case <-done:
 		}
 	}()
-	err := l.begin(ctx)
+	err := do(ctx)
 	close(done)
 	<-heard
 	if err != nil && context.Cause(ctx) != nil {

@@ -107,7 +107,7 @@ func newLauncher(opts Options) *Launcher {
 }
 
 func (l *Launcher) dispatch(ctx context.Context) (Summary, error) {
-	if err := l.beginUnlessInterrupted(ctx); err != nil {
+	if err := l.unlessInterrupted(ctx, l.begin); err != nil {
 		return Summary{}, err
 	}
 	if err := l.guarded(ctx, l.serve); err != nil {

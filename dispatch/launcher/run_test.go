@@ -271,6 +271,38 @@ func TestInterruptBeforeTheRunBegins(t *testing.T) {
 	}
 }
 
+// The launcher of a further machine hears an interrupt while it waits for a run, also if
+// the daemon has gone meanwhile.
+func TestInterruptEndsALauncherThatWaitsForADaemon(t *testing.T) {
+	h := newHouse(t)
+	waiting, trying, interrupts := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
+	s := launcher.Service{
+		Run: "later", Machine: "m", Base: filepath.Join(h.dir, "runs"), Work: h.dir,
+		Waiting: func(string) { close(waiting) },
+	}
+	attempts := 0
+	s.Leasehold, s.Socket, s.Interrupts = os.Args[0], h.socket, interrupts
+	s.Connect = func(ctx context.Context) (*client.Client, error) {
+		if attempts++; attempts == 1 {
+			return h.connect(ctx)
+		}
+		if attempts == 2 {
+			close(trying)
+		}
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	go func() {
+		<-waiting
+		h.close()
+		<-trying
+		interrupts <- struct{}{}
+	}()
+	if interrupted, err := launcher.Serve(context.Background(), s); !interrupted || !errors.Is(err, launcher.ErrInterrupted) {
+		t.Errorf("interrupted %v, error %v", interrupted, err)
+	}
+}
+
 // A run that is refused leaves no directory: the last one of that name is that
 // of the run under way, which --resume and people look for.
 func TestRefusedRunLeavesNoDirectory(t *testing.T) {

@@ -52,7 +52,11 @@ func Serve(ctx context.Context, s Service) (interrupted bool, err error) {
 }
 
 func (l *Launcher) serveMachine(ctx context.Context, s Service) error {
-	if err := l.awaitRun(ctx, s); err != nil {
+	err := l.unlessInterrupted(ctx, func(ctx context.Context) error { return l.awaitRun(ctx, s) })
+	if err == nil && l.interrupts > 0 { // it came just when the run was there
+		err = ErrInterrupted
+	}
+	if err != nil {
 		return err
 	}
 	dir, err := NewDirectory(s.Base, l.run, l.began)
@@ -102,9 +106,6 @@ func (l *Launcher) awaitRun(ctx context.Context, s Service) error {
 		}
 		select {
 		case <-time.After(joinPause):
-		case <-s.Interrupts:
-			l.interrupts++
-			return ErrInterrupted
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
