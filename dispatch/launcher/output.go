@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// maxOutput is the largest size of an agent's output file, and of the file
-	// with its earlier output.
+	// maxOutput is the size at which an agent's output file is full.
 	maxOutput = 32 << 20
 
 	// outputPoll is how often the size of such a file is checked, because the
@@ -41,9 +40,11 @@ func openOutput(name string) (*output, error) {
 	return &output{File: f, max: maxOutput}, err
 }
 
-// rotate starts the file over if it is full. If that fails, as on a full disk, the file
-// keeps growing, and nothing is left of the copy: it would take the space that others
-// need, and has only what the file still has.
+// rotate starts the file over if it is full. The copy has the whole file, because a
+// [Tail] goes on in it where it was in the file, unless the file has grown to twice the
+// size. If rotate fails, as on a full disk, the file keeps growing, and nothing is left
+// of the copy: it would take the space that others need, and has only what the file
+// still has.
 func (o *output) rotate() error {
 	info, err := o.Stat()
 	if err != nil || info.Size() <= max(o.max, o.again) {
@@ -54,8 +55,8 @@ func (o *output) rotate() error {
 	if err != nil {
 		return err
 	}
-	from := max(0, info.Size()-o.max)
-	_, err = io.Copy(earlier, io.NewSectionReader(o, from, 2*o.max)) // including what is written meanwhile
+	from := max(0, info.Size()-2*o.max)
+	_, err = io.Copy(earlier, io.NewSectionReader(o, from, 3*o.max)) // including what is written meanwhile
 	if err = errors.Join(err, earlier.Close()); err != nil {
 		return errors.Join(fmt.Errorf("keep what was in %s: %w", o.Name(), err), os.Remove(earlier.Name()))
 	}
