@@ -236,14 +236,16 @@ func Last(ctx context.Context, run, path string, lines int) (stdout, stderr []st
 	for i, files := range [][]string{l.Stdout, l.Stderr} {
 		var kept []string
 		for _, name := range files {
-			if ctx.Err() != nil {
-				return nil, nil, false, context.Cause(ctx)
+			for _, part := range []string{name + launcher.Earlier, name} {
+				if ctx.Err() != nil {
+					return nil, nil, false, context.Cause(ctx)
+				}
+				some, err := lastLines(part, lines)
+				if err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return nil, nil, false, err
+				}
+				kept = append(kept, some...)
 			}
-			some, err := lastLines(name, lines)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, nil, false, err
-			}
-			kept = append(kept, some...)
 		}
 		kept = kept[max(0, len(kept)-lines):]
 		if i == 0 {
