@@ -304,6 +304,24 @@ func TestWithItsLauncherGoneARunLosesWhatIsGone(t *testing.T) {
 	})
 }
 
+// An actor that has not begun is lost with its lead, and not cancelled because its lead
+// ends.
+func TestASubTreeIsLostAsAWhole(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(work.Settings{})
+		tr.start()
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
+		tr.start()
+		want := map[string]work.Status{"root": work.Lost, "S1": work.Lost}
+		for range 8 { // works are stored in a random order
+			want[tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker}).Path] = work.Lost
+		}
+		tr.die()
+		time.Sleep(2 * time.Second)
+		h.wantStatus(want)
+	})
+}
+
 func TestALauncherThatLosesItsConnectionMayComeBack(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		tr := h.dispatch(work.Settings{})
@@ -311,12 +329,14 @@ func TestALauncherThatLosesItsConnectionMayComeBack(t *testing.T) {
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
-		before := tr.orders().Launch[0] // handed out, and the answer not acted upon
+		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+		handed := tr.orders().Launch
+		before, begun := handed[0], handed[1] // the first is not acted upon, the second is started and not reported
 		h.take(tr.cast["W1"], dispatch.RunScope, "x", time.Hour)
 		h.hangUp(tr.op)
 		h.alive.Store(tr.pid["W1"], false)
 		time.Sleep(2 * time.Second)
-		h.wantStatus(map[string]work.Status{"root": work.Running, "W1": work.Running, "W2": work.Pending})
+		h.wantStatus(map[string]work.Status{"root": work.Running, "W1": work.Running, "W2": work.Pending, "W3": work.Pending})
 		if got := h.heldBy(tr.cast["root"], dispatch.RunScope, "x"); got != "" {
 			t.Errorf("what a process that is gone held is held by %q", got)
 		}
@@ -333,6 +353,14 @@ func TestALauncherThatLosesItsConnectionMayComeBack(t *testing.T) {
 		maps.Copy(next.pid, tr.pid)
 		if info := next.exit("W1", work.Exit{Status: work.Succeeded}); info.Work.Status != work.Succeeded {
 			t.Errorf("an exit while it was away: %s", info.Work.Status)
+		}
+		next.ids["W3"], next.pid["W3"] = begun.Actor.ID, 700
+		h.alive.Store(700, true)
+		if err := h.LaunchStarted(t.Context(), next.op, "r", begun.Actor.ID, 700, ""); err != nil {
+			t.Fatal(err)
+		}
+		if !h.connect(dispatch.Credentials{Handle: begun.Handle}, 700).Resumed() {
+			t.Error("the session of a process that was started meanwhile has ended")
 		}
 		o := next.start()
 		if len(o.Launch) != 1 || o.Launch[0].Actor.ID != before.Actor.ID || o.Launch[0].Token == before.Token {

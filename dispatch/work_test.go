@@ -354,6 +354,24 @@ func TestNamesCountUpAndSkipWhatIsTaken(t *testing.T) {
 	})
 }
 
+// Whom an operator has added is nobody's to start.
+func TestTheNameOfAnActorThatWasAddedIsTaken(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(work.Settings{})
+		tr.start()
+		if _, _, err := h.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: "helper", Role: dispatch.Worker}); err != nil {
+			t.Fatal(err)
+		}
+		h.unchanged("a spawn by its name", func() {
+			_, err := tr.cast["root"].Spawn(t.Context(), dispatch.Spawn{Role: dispatch.Worker, Name: "helper", Prompt: "x"})
+			if !errors.Is(err, dispatch.ErrExists) {
+				t.Errorf("spawned: %v", err)
+			}
+		})
+		tr.exitAll()
+	})
+}
+
 func TestAnExitEndsWhatTheActorHeldAndStopsWhomItSpawned(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		tr := h.dispatch(work.Settings{})
