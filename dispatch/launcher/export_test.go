@@ -39,12 +39,15 @@ func LastRevision(d *Directory) (uint64, error) { return d.lastRevision() }
 // Again returns the directory as another process has it.
 func (d *Directory) Again() *Directory { return &Directory{Path: d.Path} }
 
+// An Output is what a process writes to.
+type Output struct{ *output }
+
 // OpenOutput opens an output that is full with max bytes.
-func OpenOutput(name string, max int64) (*output, error) {
+func OpenOutput(name string, max int64) (Output, error) {
 	o, err := openOutput(name)
 	o.max = max
-	return o, err
+	return Output{o}, err
 }
 
 // Rotate starts the file over if it is full.
-func (o *output) Rotate() error { return o.rotate() }
+func (o Output) Rotate() error { return o.rotate() }

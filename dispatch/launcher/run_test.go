@@ -271,6 +271,15 @@ func TestInterruptBeforeTheRunBegins(t *testing.T) {
 	}
 }
 
+// A run whose manifest limits its time is stopped after that, and has failed.
+func TestRunEndsWhenItsTimeIsUp(t *testing.T) {
+	d := newHouse(t).dispatch("slow", "sleep 1000", func(o *launcher.Options) { o.Manifest.Run.TimeoutSecs = 0.1 })
+	s, err := d.end()
+	if err != nil || s.Interrupted || !s.Failed() || s.Actors[0].Status != "cancelled" || s.Actors[0].Cause != "the run's time was up" {
+		t.Errorf("error %v, summary %+v", err, s)
+	}
+}
+
 // The launcher of a further machine hears an interrupt while it waits for a run, also if
 // the daemon has gone meanwhile.
 func TestInterruptEndsALauncherThatWaitsForADaemon(t *testing.T) {
