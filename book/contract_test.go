@@ -303,7 +303,7 @@ func TestClientConfigurations(t *testing.T) {
 		if !strings.Contains(string(page), "<!-- from ../"+filepath.ToSlash(file)+" -->") {
 			t.Errorf("clients.md does not show %s", file)
 		}
-		bookAlone := strings.Contains(file, "-http") || slices.Contains([]string{"block.md", "claude-code-permissions.json", "codex-hooks.json", "copilot-hooks.json", "qwen.json", "kimi.json", "kimi-hooks.toml", "continue.yaml", "cursor.json", "vscode.json"}, filepath.Base(file))
+		bookAlone := strings.Contains(file, "-http") || slices.Contains([]string{"block.md", "claude-code-permissions.json", "codex-hooks.json", "copilot-hooks.json", "qwen.json", "kimi.json", "kimi-hooks.toml", "crush.json", "continue.yaml", "cursor.json", "vscode.json"}, filepath.Base(file))
 		if !bookAlone && !strings.Contains(string(readme), strings.TrimSpace(string(text))) {
 			t.Errorf("the README does not show %s as it is", file)
 		}

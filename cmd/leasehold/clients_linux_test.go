@@ -28,7 +28,7 @@ var clientNames = []string{"claude", "codex", "gemini", "opencode"}
 // which installs enough.
 func (b *bench) guarded() []string {
 	all := slices.Clone(clientNames)
-	for _, client := range []string{"copilot", "qwen", "kimi"} {
+	for _, client := range []string{"copilot", "qwen", "kimi", "crush"} {
 		if _, err := os.Stat(filepath.Join(b.programs, client)); err == nil {
 			all = append(all, client)
 		}
@@ -94,6 +94,7 @@ func newBench(t *testing.T) *bench {
 		"COPILOT_PROVIDER_BASE_URL=" + b.model.URL + "/v1", "COPILOT_PROVIDER_API_KEY=x", "COPILOT_MODEL=" + models["copilot"], "COPILOT_OFFLINE=true", "COPILOT_AUTO_UPDATE=false",
 		"OPENAI_BASE_URL=" + b.model.URL + "/v1", "OPENAI_API_KEY=x", "OPENAI_MODEL=" + models["qwen"],
 		"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
+		"DO_NOT_TRACK=1", "CRUSH_DISABLE_METRICS=1", "CRUSH_DISABLE_PROVIDER_AUTO_UPDATE=1", "CRUSH_DISABLE_DEFAULT_PROVIDERS=1",
 	}
 	// Setup does not write the hooks of Kimi Code, whose users copy them from the book.
 	kimiHooks, err := os.ReadFile("../../book/clients/kimi-hooks.toml")
@@ -108,6 +109,7 @@ func newBench(t *testing.T) *bench {
 		".gemini/settings.json":     `{"security": {"auth": {"selectedType": "gemini-api-key"}}, "telemetry": {"enabled": false}, "general": {"disableAutoUpdate": true}, "model": {"disableLoopDetection": true}, "hooks": {"BeforeTool": [{"hooks": [{"type": "command", "command": "cat > $(mktemp -p ` + filepath.Join(home, geminiSaid) + `)"}]}]}}` + "\n",
 		".qwen/settings.json":       `{"security": {"auth": {"selectedType": "openai"}}, "privacy": {"usageStatisticsEnabled": false}, "general": {"enableAutoUpdate": false}, "model": {"skipLoopDetection": true}}` + "\n",
 		".kimi-code/config.toml":    "default_model = \"kimi\"\ntelemetry = false\n\n[providers.scripted]\ntype = \"openai\"\nbase_url = \"" + b.model.URL + "/v1\"\napi_key = \"x\"\n\n[models.kimi]\nprovider = \"scripted\"\nmodel = \"kimi\"\nmax_context_size = 262144\ncapabilities = [\"tool_use\"]\n\n" + string(kimiHooks),
+		".config/crush/crush.json":  `{"models": {"large": {"provider": "scripted", "model": "crush"}, "small": {"provider": "scripted", "model": "crush"}}, "providers": {"scripted": {"type": "openai-compat", "base_url": "` + b.model.URL + `/v1", "api_key": "x", "models": [{"id": "crush", "name": "crush", "context_window": 262144, "default_max_tokens": 8192}]}}}` + "\n",
 		opencode + "/opencode.json": `{"model": "scripted/m", "small_model": "scripted/m", "autoupdate": false, "permission": {"*": "allow"}, "provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "scripted", "options": {"baseURL": "` + b.model.URL + `/v1", "apiKey": "x"}, "models": {"m": {"name": "m"}}}}}` + "\n",
 	} {
 		b.write(filepath.Join(home, name), text)
@@ -189,7 +191,7 @@ type agent struct {
 }
 
 // models are what the clients take for a model of theirs.
-var models = map[string]string{"claude": "sonnet", "codex": "gpt-5.5", "gemini": "gemini-2.5-flash", "opencode": "scripted/m", "copilot": "copilot", "qwen": "qwen", "kimi": "kimi"}
+var models = map[string]string{"claude": "sonnet", "codex": "gpt-5.5", "gemini": "gemini-2.5-flash", "opencode": "scripted/m", "copilot": "copilot", "qwen": "qwen", "kimi": "kimi", "crush": "crush"}
 
 // commands are the clients' for a script that stands behind them.
 var commands = map[string][]string{
@@ -200,6 +202,7 @@ var commands = map[string][]string{
 	"copilot":  {"--allow-all-tools", "-p"},
 	"qwen":     {"--yolo"},
 	"kimi":     {"-m", models["kimi"], "-p"},
+	"crush":    {"run", "--quiet"},
 }
 
 // start starts a client.

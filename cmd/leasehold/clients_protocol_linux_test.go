@@ -21,6 +21,7 @@ var calls = map[string]map[string]string{
 		"copilot":  `create {"path":"$path","file_text":"$text"}`,
 		"qwen":     `write_file {"file_path":"$path","content":"$text"}`,
 		"kimi":     `Write {"path":"$path","content":"$text"}`,
+		"crush":    `write {"file_path":"$path","content":"$text"}`,
 	},
 	"edit": {
 		"claude":   `Edit {"file_path":"$path","old_string":"$old","new_string":"$new"}`,
@@ -30,6 +31,7 @@ var calls = map[string]map[string]string{
 		"copilot":  `edit {"path":"$path","old_str":"$old","new_str":"$new"}`,
 		"qwen":     `edit {"file_path":"$path","old_string":"$old","new_string":"$new"}`,
 		"kimi":     `Edit {"path":"$path","old_string":"$old","new_string":"$new"}`,
+		"crush":    `edit {"file_path":"$path","old_string":"$old","new_string":"$new"}`,
 	},
 	"read": {
 		"claude":   `Read {"file_path":"$path"}`,
@@ -39,6 +41,7 @@ var calls = map[string]map[string]string{
 		"copilot":  `view {"path":"$path"}`,
 		"qwen":     `read_file {"file_path":"$path"}`,
 		"kimi":     `Read {"path":"$path"}`,
+		"crush":    `view {"file_path":"$path"}`,
 	},
 	"sh": {
 		"claude":   `Bash {"command":"$command","description":"run it"}`,
@@ -48,6 +51,7 @@ var calls = map[string]map[string]string{
 		"copilot":  `bash {"command":"$command","description":"run it"}`,
 		"qwen":     `run_shell_command {"command":"$command","description":"run it","is_background":false}`,
 		"kimi":     `Bash {"command":"$command"}`,
+		"crush":    `bash {"command":"$command","description":"run it"}`,
 	},
 	"agent": {
 		"claude":   `Agent {"prompt":"$prompt","description":"follow the script","subagent_type":"general-purpose","run_in_background":false}`,
@@ -64,7 +68,7 @@ var calls = map[string]map[string]string{
 }
 
 // prefixes are what stands before the names of leasehold's tools.
-var prefixes = map[string]string{"claude": "mcp__leasehold__", "codex": "mcp__leasehold.", "gemini": "mcp_leasehold_", "opencode": "leasehold_", "copilot": "leasehold-", "qwen": "mcp__leasehold__", "kimi": "mcp__leasehold__"}
+var prefixes = map[string]string{"claude": "mcp__leasehold__", "codex": "mcp__leasehold.", "gemini": "mcp_leasehold_", "opencode": "leasehold_", "copilot": "leasehold-", "qwen": "mcp__leasehold__", "kimi": "mcp__leasehold__", "crush": "mcp_leasehold_"}
 
 // call is what a client is told to call: the tool and its arguments in JSON, or the
 // text of a patch.
@@ -272,7 +276,7 @@ func (m *model) gemini(r *http.Request, body []byte) any {
 	}
 }
 
-// chat is the Chat Completions API, for opencode, Copilot CLI, Qwen Code and Kimi Code.
+// chat is the Chat Completions API, for opencode, Copilot CLI, Qwen Code, Kimi Code and Crush.
 func (m *model) chat(r *http.Request, body []byte, send func(string, any)) {
 	var in struct {
 		Model    string

@@ -55,7 +55,7 @@ func (b *bench) areKeptApart() {
 			if len(heard.results) < 4 {
 				return
 			}
-			next := map[string]string{"claude": "claude-code", "codex": "codex", "gemini": "gemini-cli", "opencode": "opencode", "copilot": "copilot-cli", "qwen": "qwen-c", "kimi": "kimi"}[guarded[(i+1)%len(guarded)]]
+			next := map[string]string{"claude": "claude-code", "codex": "codex", "gemini": "gemini-cli", "opencode": "opencode", "copilot": "copilot-cli", "qwen": "qwen-c", "kimi": "kimi", "crush": "crush"}[guarded[(i+1)%len(guarded)]]
 			b.wants("its model", heard.results[2], `lease "file:`+mine(i+1)+`" held by actor`, "("+next, "expires in ", "is not changed", "wait_secs 50")
 			if own := heard.results[3]; !strings.Contains(own, "already yours") && !strings.Contains(own, `"reentrant":true`) {
 				t.Errorf("the file that it has written to is not its session's: %q", own)
@@ -221,6 +221,9 @@ func (b *bench) untilWaiting(key string, n int) {
 // Two sub-agents of one client exclude each other, from a file and from a key.
 func (b *bench) haveSubAgents() {
 	for _, client := range b.guarded() {
+		if client == "crush" { // whose sub-agents only read
+			continue
+		}
 		b.t.Run(client, func(t *testing.T) {
 			t.Parallel()
 			b := b.in(t)
@@ -346,6 +349,9 @@ func (b *bench) areToldInTime() {
 // the command fails.
 func (b *bench) sayWhatACommandChanged() {
 	for _, client := range b.guarded() {
+		if client == "crush" { // which runs no hook after a command
+			continue
+		}
 		b.t.Run(client, func(t *testing.T) {
 			t.Parallel()
 			b := b.in(t)

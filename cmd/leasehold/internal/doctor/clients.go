@@ -57,6 +57,8 @@ var clientConfigs = []clientConfig{
 	{client: "copilot", file: ".github/mcp.json", servers: mcpServers, rules: copilotRules},
 	{client: "qwen", file: ".qwen/settings.json", servers: mcpServers, rules: geminiRules},
 	{client: "kimi", file: ".kimi-code/mcp.json", servers: mcpServers, rules: kimiRules},
+	{client: "crush", file: "crush.json", servers: opencodeServers, rules: editorRules},
+	{client: "crush", file: ".crush.json", servers: opencodeServers, rules: editorRules},
 	{client: "opencode", file: "opencode.json", servers: opencodeServers, rules: opencodeRules},
 	{client: "opencode", file: "opencode.jsonc", servers: opencodeServers, rules: opencodeRules},
 	{file: ".config/opencode/opencode.json", home: true, servers: opencodeServers, rules: opencodeRules},
@@ -65,7 +67,7 @@ var clientConfigs = []clientConfig{
 	{client: "vscode", file: ".vscode/mcp.json", servers: vscodeServers, rules: editorRules},
 }
 
-// editorRules are those of editors, of whose time-outs nothing is known.
+// editorRules are those of clients that give calls no time limit, or of whose limit nothing is known.
 var editorRules = clientRules{
 	timeout: func(entry) (time.Duration, bool) { return 0, false },
 }

@@ -48,7 +48,7 @@ func TestConfigurationsOfTheBookAreWell(t *testing.T) {
 		"codex.toml": ".codex/config.toml", "codex-http.toml": ".codex/config.toml",
 		"gemini.json": ".gemini/settings.json", "gemini-http.json": ".gemini/settings.json",
 		"opencode.json": "opencode.jsonc", "opencode-http.json": "opencode.jsonc", "opencode-v1.json": "opencode.json",
-		"copilot.json": ".copilot/mcp-config.json", "qwen.json": ".qwen/settings.json", "kimi.json": ".kimi-code/mcp.json",
+		"copilot.json": ".copilot/mcp-config.json", "qwen.json": ".qwen/settings.json", "kimi.json": ".kimi-code/mcp.json", "crush.json": "crush.json",
 		"cursor.json": ".cursor/mcp.json", "vscode.json": ".vscode/mcp.json",
 	} {
 		found := configOf(t, of).examine(t.Context(), nil, filepath.Join("..", "..", "..", "..", "book", "clients", file))
@@ -80,10 +80,10 @@ func TestWhatSetupWritesIsFound(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
 	t.Chdir(below)
 	for _, moved := range []string{"", filepath.Join(home, "elsewhere")} {
-		for _, name := range []string{"CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME", "QWEN_HOME", "KIMI_CODE_HOME", "XDG_CONFIG_HOME"} {
+		for _, name := range []string{"CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME", "QWEN_HOME", "KIMI_CODE_HOME", "CRUSH_GLOBAL_CONFIG", "XDG_CONFIG_HOME"} {
 			t.Setenv(name, moved)
 		}
-		for _, client := range []string{"claude", "codex", "gemini", "opencode", "copilot", "qwen", "kimi", "cursor", "vscode"} {
+		for _, client := range []string{"claude", "codex", "gemini", "opencode", "copilot", "qwen", "kimi", "crush", "cursor", "vscode"} {
 			for _, scope := range []string{"--user", "--project"} {
 				cmd := setup.NewCommand()
 				cmd.SetArgs([]string{client, scope, "--yes"})

@@ -33,7 +33,7 @@ type client struct {
 	home string
 }
 
-var clients = []client{claude, codex, gemini, opencode, copilot, qwen, kimi}
+var clients = []client{claude, codex, gemini, opencode, copilot, qwen, kimi, crush}
 
 // An event is what a client reports to its hook.
 type event struct {

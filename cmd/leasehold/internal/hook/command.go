@@ -84,7 +84,7 @@ With LEASEHOLD_GUARD=report in the environment a client is never refused. What i
 writes in spite of a lease is recorded. With --server, or where LEASEHOLD_SERVER is set
 as it is for the client's leasehold mcp, the leases are those of a server elsewhere.
 CLIENT is claude, codex, gemini, opencode, copilot,
-qwen or kimi; or git, whose pre-commit hook leasehold guard installs.`,
+qwen, kimi or crush; or git, whose pre-commit hook leasehold guard installs.`,
 		Example:   `  echo '{"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":"src/app.ts"}}' | leasehold hook claude`,
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: names,

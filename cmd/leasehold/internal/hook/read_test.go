@@ -111,6 +111,12 @@ func TestWhatClientsSay(t *testing.T) {
 		{"kimi", `{"hook_event_name":"PostToolUseFailure","tool_name":"Bash","tool_input":{"command":"false"}}`, event{kind: after, name: "PostToolUseFailure", use: fingerprint("false"), shell: true}},
 		{"kimi", `{"hook_event_name":"PreToolUse","tool_name":"mcp__leasehold__run_lease_acquire","tool_input":{"path":"a.txt"}}`, event{kind: before, name: "PreToolUse", ours: true}},
 		{"kimi", `{"hook_event_name":"Stop","session_id":"session_1","client_type":"kimi_code_cli","stop_hook_active":false}`, event{kind: stop, name: "Stop"}},
+		{
+			"crush", `{"event":"PreToolUse","session_id":"s","cwd":"/w","tool_name":"multiedit","tool_input":{"file_path":"/w/a","edits":[]}}`,
+			event{kind: before, name: "PreToolUse", dir: "/w", files: []string{"/w/a"}},
+		},
+		{"crush", `{"event":"PreToolUse","cwd":"/w","tool_name":"view","tool_input":{"file_path":"/w/a"}}`, event{kind: before, name: "PreToolUse", dir: "/w"}},
+		{"crush", `{"event":"PreToolUse","tool_name":"mcp_leasehold_run_lease_acquire","tool_input":{"path":"a"}}`, event{kind: before, name: "PreToolUse", ours: true}},
 		{"opencode", `{"event":"session.deleted","session":"ses_1"}`, event{kind: partyEnd, name: "session.deleted", party: "ses_1"}},
 	} {
 		c := clientNamed(test.client)
@@ -170,6 +176,7 @@ func TestWhatIsToldReachesTheModel(t *testing.T) {
 		"gemini":   {begin: `{"systemMessage":"news","hookSpecificOutput":{"additionalContext":"news"}}`, after: `{"systemMessage":"news","hookSpecificOutput":{"additionalContext":"news"}}`, stop: `{"decision":"block","reason":"news"}`},
 		"qwen":     {begin: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, after: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`, stop: `{"decision":"block","reason":"news"}`, partyEnd: `{"decision":"block","reason":"news"}`},
 		"opencode": {after: `{"note":"news"}`},
+		"crush":    {before: `{"hookSpecificOutput":{"hookEventName":"E","additionalContext":"news"},"systemMessage":"news"}`},
 		"kimi":     {stop: `{"hookSpecificOutput":{"hookEventName":"E","permissionDecision":"deny","permissionDecisionReason":"news"}}`},
 	} {
 		c := clientNamed(name)

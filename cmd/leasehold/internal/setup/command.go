@@ -39,7 +39,7 @@ func NewCommand() *cobra.Command {
 		Long: `Write what MCP clients need to use leasehold: the server in their configuration,
 the permission to call it, the hooks of the guard, and a marked block in CLAUDE.md,
 AGENTS.md or GEMINI.md that tells their models how to work. CLIENT is claude, codex,
-gemini, opencode, copilot, qwen, kimi, cursor, vscode or git; without any, setup does all
+gemini, opencode, copilot, qwen, kimi, crush, cursor, vscode or git; without any, setup does all
 that it finds on this machine. Of kimi, it does not write the hooks. The configurations of cursor and vscode were not tried with
 these editors. For git it installs the pre-commit hook of the repository that this
 directory is in, as leasehold guard install git does.

@@ -22,7 +22,7 @@ func TestPagesShowWhatSetupWrites(t *testing.T) {
 	if err := os.Remove(h.path(".config/opencode/opencode.json")); err != nil {
 		t.Fatal(err)
 	}
-	h.ok("claude", "codex", "gemini", "opencode", "copilot", "qwen", "kimi", "cursor", "vscode", "--yes")
+	h.ok("claude", "codex", "gemini", "opencode", "copilot", "qwen", "kimi", "crush", "cursor", "vscode", "--yes")
 	for page, text := range map[string]string{
 		"claude-code.json":             h.read(".claude.json"),
 		"claude-code-permissions.json": h.read(".claude/settings.json"),
@@ -35,6 +35,7 @@ func TestPagesShowWhatSetupWrites(t *testing.T) {
 		"copilot-hooks.json":           h.read(".copilot/hooks/leasehold.json"),
 		"qwen.json":                    h.read(".qwen/settings.json"),
 		"kimi.json":                    h.read(".kimi-code/mcp.json"),
+		"crush.json":                   h.read(".config/crush/crush.json"),
 		"cursor.json":                  h.read(".cursor/mcp.json"),
 		"vscode.json":                  h.read(".config/Code/User/mcp.json"),
 	} {

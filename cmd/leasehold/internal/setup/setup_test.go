@@ -42,7 +42,7 @@ func newHome(t *testing.T) home {
 	if err := os.WriteFile(filepath.Join(bin, "leasehold"), []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME", "QWEN_HOME"} {
+	for _, name := range []string{"XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME", "QWEN_HOME", "KIMI_CODE_HOME", "CRUSH_GLOBAL_CONFIG"} {
 		t.Setenv(name, "")
 	}
 	t.Setenv("HOME", h.dir)
@@ -162,6 +162,7 @@ var places = []place{
 	{"copilot", ".copilot/hooks/leasehold.json", "hooks"},
 	{"qwen", ".qwen/settings.json", "mcpServers"},
 	{"kimi", ".kimi-code/mcp.json", "mcpServers"},
+	{"crush", ".config/crush/crush.json", "mcp"},
 	{"cursor", ".cursor/mcp.json", "mcpServers"},
 	{"vscode", ".config/Code/User/mcp.json", "servers"},
 }
@@ -406,13 +407,13 @@ func TestAFileOfSeveralClients(t *testing.T) {
 	h := newHome(t)
 	h.write("work/AGENTS.md", "# How we work\r\n\r\nWell.")
 	before := h.all()
-	h.ok("codex", "opencode", "copilot", "qwen", "kimi", "--project", "--yes")
+	h.ok("codex", "opencode", "copilot", "qwen", "kimi", "crush", "--project", "--yes")
 	text := h.read("work/AGENTS.md")
 	if strings.Count(text, "leasehold:begin") != 1 || strings.Count(text, "\n") != strings.Count(text, "\r\n") {
 		t.Errorf("it is %q", text)
 	}
 	h.ok("codex", "--project", "--uninstall", "--yes")
-	h.ok("opencode", "copilot", "qwen", "kimi", "--project", "--check")
+	h.ok("opencode", "copilot", "qwen", "kimi", "crush", "--project", "--check")
 	if got := h.read("work/AGENTS.md"); got != text {
 		t.Errorf("the block that others need is gone: %q", got)
 	}
@@ -539,7 +540,7 @@ func TestAProjectsFilesAreInTheProject(t *testing.T) {
 func TestLinksToFilesOfOtherNames(t *testing.T) {
 	for name, text := range map[string]string{
 		".claude.json": "{}\n", ".claude/CLAUDE.md": "# mine\n", ".codex/config.toml": "a = 1\n", ".codex/hooks.json": "{}\n", ".codex/AGENTS.md": "mine",
-		".gemini/settings.json": "{}\n", ".config/opencode/opencode.json": "{}\n", ".copilot/mcp-config.json": "{}\n", ".qwen/settings.json": "{}\n", ".kimi-code/mcp.json": "{}\n", ".cursor/mcp.json": "{}\n",
+		".gemini/settings.json": "{}\n", ".config/opencode/opencode.json": "{}\n", ".copilot/mcp-config.json": "{}\n", ".qwen/settings.json": "{}\n", ".kimi-code/mcp.json": "{}\n", ".config/crush/crush.json": "{}\n", ".cursor/mcp.json": "{}\n",
 	} {
 		for _, others := range []bool{false, true} { // others write into it afterwards
 			h := newHome(t)
@@ -548,7 +549,7 @@ func TestLinksToFilesOfOtherNames(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := h.all()
-			clients := []string{"claude", "codex", "gemini", "opencode", "copilot", "qwen", "kimi", "cursor"}
+			clients := []string{"claude", "codex", "gemini", "opencode", "copilot", "qwen", "kimi", "crush", "cursor"}
 			h.ok(append(clients, "--yes")...)
 			if others {
 				h.write("dotfiles/one", h.read("dotfiles/one")+"\n")
