@@ -254,8 +254,8 @@ const (
 // from the others: a lease, or a place in line before its own. before is the
 // number of its place, or 0 if it has none. A lease past its deadline is ended
 // here if it is in the way, or if it is the party's own and somebody waits for
-// it. A key that is reserved for the party counts as free. So does a key that
-// is offered to its actor: the party gets it before all who wait.
+// it. A key that is offered to its actor counts as free: the party gets it
+// before all who wait.
 func (c *Core) current(tx Tx, a *ask, before uint64) (own []Lease, held *HeldError, err error) {
 	var missing []Want
 	a.offers = nil
@@ -321,7 +321,7 @@ func (c *Core) leasesOn(tx Tx, a *ask, want Want, freed bool) (on nearby, err er
 		if l.Key != want.Key && on.other != nil {
 			return on, nil // its own leases and offers are on the key itself
 		}
-		its := l.Holder.same(a.Holder) && l.Key == want.Key && !l.Reserved
+		its := l.Holder.same(a.Holder) && l.Key == want.Key
 		if !its {
 			a.passed++
 		}
@@ -414,8 +414,7 @@ func (c *Core) grantAll(tx Tx, wants []Want, own, offers []Lease, req *Request, 
 	return list
 }
 
-// grant writes a new lease, in place of a reservation of the key for the
-// holder. The ttl counts from this transaction.
+// grant writes a new lease. The ttl counts from this transaction.
 func (c *Core) grant(tx Tx, want Want, req *Request, id uuid.UUID, kind event.Kind) Lease {
 	if !req.Holder.Local {
 		tx.Sync() // the holder that freed the key may be local

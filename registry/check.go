@@ -87,12 +87,6 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 		if l.lapsed && (l.offered() || l.awaited) {
 			fault("lease %q has lapsed, and is offered or waited for", row.Key)
 		}
-		if l.Reserved {
-			if l.Token != 0 || l.ID != uuid.Nil || l.TTL > ReserveTime {
-				fault("reservation %q is a lease, too", row.Key)
-			}
-			continue
-		}
 		if row, ok := alikeKey(l.Scope, l.Key); ok && l.ID != uuid.Nil {
 			alike[row]++
 		}
@@ -181,7 +175,7 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 		// A place whose call is gone, or whose session has ended, is about to
 		// be removed and its keys handed over.
 		keeps := func(_ Tx, p *waiter) bool { return !p.parked() || !p.spent }
-		if c.live(tx, &w) && c.clear(tx, &w, keeps) {
+		if !w.reserved() && c.live(tx, &w) && c.clear(tx, &w, keeps) {
 			fault("place %q of %s waits for %v, and nothing keeps it", row.Key, w.Holder.Path, w.wants)
 		}
 	}

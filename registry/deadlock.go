@@ -386,9 +386,9 @@ func (s *search) waits(h Holder, lines map[string]uint64) (next []*step) {
 
 // keepers returns the steps from a place to those that keep it waiting. Those
 // in line come from last to first: what keeps out one of them also keeps out
-// the one behind it, so it need not be followed twice. A reservation, or the
-// place of a party that is between two calls, ends by itself within seconds and
-// so keeps nobody waiting for ever.
+// the one behind it, so it need not be followed twice. The place of a party that
+// is between two calls ends by itself within seconds and so keeps nobody waiting
+// for ever.
 func (s *search) keepers(w *waiter) (list []*step) {
 	places := 0
 	for k := range s.c.keepers(s.tx, w, s.c.asks, &s.budget) {
@@ -397,7 +397,7 @@ func (s *search) keepers(w *waiter) (list []*step) {
 		case k.lease == nil:
 			at.holder, at.link.Held = k.place.Holder, k.place.Key
 			places++
-		case k.lease.Reserved || s.c.expired(s.tx, k.lease):
+		case s.c.expired(s.tx, k.lease):
 			continue
 		default:
 			at.holder, at.link.Held = k.lease.Holder, k.lease.Key

@@ -42,12 +42,11 @@
 //
 //	       granted                    deadline, nobody waits
 //	(free) ───────▶ held ──────────────────────────────────────▶ lapsed
-//	   ▲   ▲         │ ▲                                        │  │
-//	   │   │         │ └──────────── renewed ───────────────────┘  │
-//	   │   └─────────┴─ released; expired, session ended, … ◀──────┘ taken by another, or an hour later
-//	   │                or revoked (then handed over, reserved or free);
-//	   │                or offered to another, who acquired it
-//	   └─ reserved ◀─── freed, and the first in line is between two calls
+//	       ▲         │ ▲                                        │  │
+//	       │         │ └──────────── renewed ───────────────────┘  │
+//	       └─────────┴─ released; expired, session ended, … ◀──────┘ taken by another, or an hour later
+//	                    or revoked (then handed over, reserved or free);
+//	                    or offered to another, who acquired it
 //
 // # A place in the line
 //
@@ -67,7 +66,7 @@
 // # Key schema
 //
 //	lease/<scope>␀<key>[␀<number>]  Lease       owner session, due at its next attention; with a number if it is shared
-//	wait/<scope>␀<key>␀<number>     a place     owner session, due when parked
+//	wait/<scope>␀<key>␀<number>     a place     owner session, due when it, or what is reserved for it, is given up
 //	lost/<actor><lease id>[<token>] Notice      owner the session that is told, or nobody if any of the actor is; due when it is forgotten; with the token if it has no id
 //	lost/<actor><lease id>o         Notice      of the offer of a lease to the actor
 //
@@ -88,8 +87,7 @@
 // # Modes, and what may follow
 //
 // Every holder has a row, and its key begins with the key that it holds. A shared
-// one has a number of its own behind it: its first token, or for a reservation that
-// of the place. So one short scan finds all who hold a key, and none of its longer
+// one has its first token behind it. So one short scan finds all who hold a key, and none of its longer
 // neighbours. Three questions look at those rows and at the line, and at nothing else:
 // who keeps a request from being granted (current), whether a place can be
 // served (keepers), and whether somebody wants a lease to end (wanted). Whenever a lease

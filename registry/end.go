@@ -32,22 +32,17 @@ func (c Cause) told() bool {
 	return c != Released && c != Cancelled && c != PartyEnded && c != passedOn
 }
 
-// free ends a lease, or a reservation, and hands its key over.
+// free ends a lease and hands its key over.
 func (c *Core) free(tx Tx, l Lease, cause Cause) {
 	c.remove(tx, l, cause)
 	if freed, ok := c.freed[l.Scope]; ok {
 		freed(tx, l, cause)
 		return
 	}
-	want := Want{Scope: l.Scope, Key: l.Key}
-	if l.Reserved && cause == Expired { // waiting calls come before parked places
-		c.serve(tx, want, c.asks)
-	}
-	c.serve(tx, want, c.live)
+	c.handOver(tx, Want{Scope: l.Scope, Key: l.Key})
 }
 
-// remove removes a lease or a reservation and what depends on it. The caller
-// hands its key over.
+// remove removes a lease and what depends on it. The caller hands its key over.
 func (c *Core) remove(tx Tx, l Lease, cause Cause) {
 	tx.Delete(l.row)
 	if l.ID != uuid.Nil {
@@ -202,14 +197,18 @@ func (r *Registry) Drop(tx Tx, limit int) (done bool) {
 }
 
 // Tend handles a due row of this package: it ends or extends a lease, gives up
-// a parked place, or sees to a notice or an answer. It reports false for a row of
+// a parked place or what is reserved for it, or sees to a notice or an answer. It reports false for a row of
 // another package.
 func (c *Core) Tend(tx Tx, row engine.Row) bool {
 	switch {
 	case strings.HasPrefix(row.Key, leasePrefix):
 		c.tendLease(tx, row)
 	case strings.HasPrefix(row.Key, waitPrefix):
-		c.end(tx, row, Expired)
+		if w := (waiter{}); w.read(row) && w.reserved() {
+			c.unreserve(tx, &w)
+		} else {
+			c.end(tx, row, Expired)
+		}
 	case strings.HasPrefix(row.Key, lostPrefix):
 		c.tendNotice(tx, row)
 	default:
@@ -232,7 +231,7 @@ func (c *Core) tendLease(tx Tx, row engine.Row) {
 		c.extend(tx, l, l.TTL, l.Holder)
 	case !l.past(tx.Now()):
 		l.touch(tx) // a keep_alive lease of a session that is away, due before its deadline
-	case l.Reserved || c.wanted(tx, &l):
+	case c.wanted(tx, &l):
 		c.free(tx, l, Expired)
 	default:
 		c.lapse(tx, l)

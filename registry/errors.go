@@ -31,6 +31,8 @@ type HeldError struct {
 	Asked   string // the key that was asked for, if it may differ from Key; "": Key
 	Before  string // path of the actor that waits for the lease before the caller; "": the lease itself is in the way
 	Waiters int    // how many parties wait for it
+
+	Reserved bool // nobody holds the key; it is kept until Deadline for Holder, the first in line
 }
 
 // Error returns the text of a refusal. Its beginning is fixed by the contract

@@ -30,12 +30,10 @@ func (c *Core) recordLease(tx Tx, l *Lease, e event.Event) {
 }
 
 // recordEnd records that a lease ended. The end of a lapsed lease was recorded
-// when it lapsed. A reservation is not recorded, since nobody held it.
+// when it lapsed.
 func (c *Core) recordEnd(tx Tx, l *Lease, cause Cause) {
 	kind := event.LeaseReleased
 	switch {
-	case l.Reserved:
-		return
 	case strings.HasPrefix(string(cause), revoked):
 		kind = event.LeaseRevoked
 	case l.lapsed:

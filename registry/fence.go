@@ -57,7 +57,7 @@ type TokenStanding struct {
 func (need Requirement) Standing(tx Tx) (s TokenStanding) {
 	for row := range near(tx, leasePrefix, need.Scope, need.Key) {
 		var l Lease
-		if !l.read(row) || l.Reserved {
+		if !l.read(row) {
 			continue
 		}
 		if !filekey.Covers(l.Key, need.Key) {

@@ -37,7 +37,6 @@ type Lease struct {
 	RequestID string    // the request it answered, or ""
 	Acquired  time.Time // when it was granted, on the engine's running clock; renewal and re-entry keep it
 	Deadline  time.Time // on the running clock; others may take the key only after this instant
-	Reserved  bool      // nobody holds the key; it is kept until Deadline for Holder, the first in line
 	Offer     Holder    // the actor that the lease is offered to; zero if it is not offered
 
 	Times
@@ -72,9 +71,8 @@ func (l Lease) Told(tx Tx) Lease {
 	return l
 }
 
-// held reports whether somebody holds the lease: it has not lapsed, and is no
-// reservation.
-func (l *Lease) held() bool { return !l.lapsed && !l.Reserved }
+// held reports whether somebody holds the lease: it has not lapsed.
+func (l *Lease) held() bool { return !l.lapsed }
 
 // past reports whether a lease is past its deadline. At the deadline itself it
 // is still held.
@@ -95,14 +93,14 @@ func (l *Lease) conflicts(h Holder, want Want) bool {
 	return !l.Holder.same(h) && !(l.Shared && want.Shared)
 }
 
-// keepsOut reports whether the lease or reservation keeps a party from a key
-// that overlaps with its own. A lapsed lease keeps nobody out. A party's own
+// keepsOut reports whether the lease keeps a party from a key that overlaps with
+// its own. A lapsed lease keeps nobody out. A party's own
 // lease keeps it out only if it shares the key and now wants it exclusively.
 func (l *Lease) keepsOut(h Holder, want Want) bool {
 	if l.lapsed {
 		return false
 	}
-	mine := l.Holder.same(h) && l.Key == want.Key && l.Shared && !l.Reserved && !want.Shared
+	mine := l.Holder.same(h) && l.Key == want.Key && l.Shared && !want.Shared
 	return mine || l.conflicts(h, want)
 }
 
@@ -126,7 +124,7 @@ func (l *Lease) encode(due time.Time) string {
 	w := record.New(80 + len(l.Holder.Path) + len(l.Holder.Party) + len(l.RequestID) + len(l.Reason))
 	w.Byte(leaseFormat)
 	late := l.Deadline.After(due)
-	w.Flags(l.KeepAlive, l.told, l.ID != uuid.Nil, late, l.lapsed, l.graced, l.Reserved, l.awaited)
+	w.Flags(l.KeepAlive, l.told, l.ID != uuid.Nil, late, l.lapsed, l.graced, false, l.awaited)
 	if l.ID != uuid.Nil {
 		w.ID(l.ID)
 	}
@@ -153,10 +151,10 @@ func (l *Lease) encode(due time.Time) string {
 
 // decode reads what encode wrote. Scope, key and session are in the row.
 func (l *Lease) decode(value string, due time.Time) (ok bool) {
-	var known, late bool
+	var known, late, unused bool
 	r := record.Read(value)
 	format := r.Byte()
-	r.Flags(&l.KeepAlive, &l.told, &known, &late, &l.lapsed, &l.graced, &l.Reserved, &l.awaited)
+	r.Flags(&l.KeepAlive, &l.told, &known, &late, &l.lapsed, &l.graced, &unused, &l.awaited)
 	if known {
 		l.ID = r.ID()
 	}

@@ -31,8 +31,12 @@ type waiter struct {
 	requestID string
 	keepAlive bool
 	reason    string
-	spent     bool      // the keys were already reserved once for this place
 	until     time.Time // when a parked place is given up
+
+	// The keys of a place are reserved for it once: while it is parked, until
+	// reservedTo. Then its turn is spent.
+	reservedTo time.Time
+	spent      bool
 }
 
 const waiterFormat = 3
@@ -40,7 +44,10 @@ const waiterFormat = 3
 func (w *waiter) encode() string {
 	r := record.New(128 + len(w.Holder.Path) + len(w.Holder.Party) + len(w.requestID))
 	r.Byte(waiterFormat)
-	r.Flags(w.keepAlive, w.spent, w.Holder.Local, w.Shared, len(w.wants) > 1)
+	r.Flags(w.keepAlive, w.spent, w.Holder.Local, w.Shared, len(w.wants) > 1, w.reserved())
+	if w.reserved() {
+		r.Time(w.until)
+	}
 	r.ID(w.asker)
 	r.ID(w.Holder.Actor)
 	r.Duration(w.ttl)
@@ -63,15 +70,18 @@ func (w *waiter) encode() string {
 // read reads a place. The row's key holds the scope, key and number, and its
 // owner is the session.
 func (w *waiter) read(row engine.Row) (ok bool) {
-	var several bool
+	var several, reserved bool
 	r := record.Read(row.Value)
 	format := r.Byte()
-	r.Flags(&w.keepAlive, &w.spent, &w.Holder.Local, &w.Shared, &several)
+	r.Flags(&w.keepAlive, &w.spent, &w.Holder.Local, &w.Shared, &several, &reserved)
+	if w.until = row.Due; reserved {
+		w.reservedTo, w.until = row.Due, r.Time()
+	}
 	w.asker, w.Holder.Actor = r.ID(), r.ID()
 	w.ttl, w.Since = r.Duration(), r.Time()
 	w.Holder.Path, w.Holder.Party, w.requestID, w.reason = r.Text(), r.Text(), r.Text(), r.Text()
 	w.call = call.Read(&r)
-	w.Holder.Session, w.until = row.Owner, row.Due
+	w.Holder.Session = row.Owner
 	name := strings.TrimPrefix(row.Key, waitPrefix)
 	if format != waiterFormat || len(name) < 9 {
 		return false
@@ -93,6 +103,16 @@ func (w *waiter) read(row engine.Row) (ok bool) {
 
 func (w *waiter) parked() bool { return w.asker == uuid.Nil }
 
+func (w *waiter) reserved() bool { return !w.reservedTo.IsZero() }
+
+// due returns when a parked place, or the reservation for it, is given up.
+func (w *waiter) due() time.Time {
+	if w.reserved() {
+		return w.reservedTo
+	}
+	return w.until
+}
+
 // rowKey returns the key of the place's row in the line for want.
 func (w *waiter) rowKey(want Want) string {
 	return waitKeys(want.Scope, want.Key) + record.Fixed(w.seq)
@@ -107,7 +127,7 @@ func (w *waiter) first() bool { return w.Want == w.wants[0] }
 // not survive it.
 func (w waiter) put(write func(engine.Row)) {
 	for _, w.Want = range w.wants {
-		write(engine.Row{Key: w.rowKey(w.Want), Value: w.encode(), Owner: w.Holder.Session, Due: w.until})
+		write(engine.Row{Key: w.rowKey(w.Want), Value: w.encode(), Owner: w.Holder.Session, Due: w.due()})
 	}
 }
 
@@ -118,9 +138,9 @@ func (w *waiter) park(tx Tx) {
 	w.find(tx)
 }
 
-// away parks a place and hands its keys over: a place for which they were
-// reserved before no longer holds up others, and any other was skipped since
-// its call ended and may be next now.
+// away parks a place and hands its keys over: a place whose turn is spent no
+// longer holds up others, and any other was skipped since its call ended and may
+// be next now.
 func (c *Core) away(tx Tx, w waiter) {
 	w.park(tx)
 	c.handOver(tx, w.wants...)
@@ -133,7 +153,6 @@ func (w *waiter) find(tx Tx) {
 }
 
 func (w *waiter) remove(tx Tx) {
-	w.unreserve(tx)
 	for _, want := range w.wants {
 		tx.Delete(w.rowKey(want))
 	}
@@ -147,19 +166,6 @@ func (w *waiter) count(tx Tx, n int) {
 	addCount(tx, waitsCount(w.Holder.Actor), n*len(w.wants))
 	for _, want := range w.wants {
 		addCount(tx, lineCount(want.Scope, want.Key), n)
-	}
-}
-
-func (w *waiter) unreserve(tx Tx) {
-	for _, want := range w.wants {
-		if !w.spent {
-			return
-		}
-		if row, ok := tx.Get(rowOf(want, w.seq)); ok {
-			if l := (Lease{}); l.read(row) && l.Reserved && l.Holder.same(w.Holder) {
-				tx.Delete(row.Key)
-			}
-		}
 	}
 }
 
@@ -221,9 +227,7 @@ func (c *Core) wait(tx Tx, a *ask, held *HeldError, w waiter, placed, last bool)
 	}
 	a.placed = true
 	before := w.wants
-	if !slices.Equal(before, a.wants) {
-		w.unreserve(tx) // the row of a reservation depends on the mode
-	}
+	w.spent, w.reservedTo = w.spent || w.reserved(), time.Time{}
 	w.wants, w.Holder, w.asker, w.call = a.wants, a.Holder, a.id, a.call
 	w.ttl, w.requestID, w.keepAlive, w.reason, w.until = a.TTL, a.RequestID, a.KeepAlive, a.Reason, time.Time{}
 	w.put(write)
@@ -269,7 +273,7 @@ func (c *Core) room(tx Tx, a *ask) error {
 		below(tx, actorCount(a.Holder.Actor), "leases of one actor", c.opts.MaxLeasesPerActor))
 }
 
-// leave gives up a place and its reservations, and serves those behind it.
+// leave gives up a place, and serves those behind it.
 func (c *Core) leave(tx Tx, w waiter) {
 	w.remove(tx)
 	for _, want := range w.wants {
@@ -279,12 +283,12 @@ func (c *Core) leave(tx Tx, w waiter) {
 }
 
 // live reports whether the place may be given its keys: its call waits, or it
-// is parked and the keys were not reserved for it yet. A session that has ended
+// is parked and its turn is not spent. A session that has ended
 // gets nothing. A call that is gone gets nothing either, and will remove or
 // park its place. This is checked in the transaction that grants.
 func (c *Core) live(tx Tx, w *waiter) bool {
 	if w.parked() {
-		return !w.spent && c.opts.SessionOpen(tx, w.Holder.Session)
+		return !w.spent && !(w.reserved() && tx.Now().After(w.reservedTo)) && c.opts.SessionOpen(tx, w.Holder.Session)
 	}
 	return c.asks(tx, w)
 }
@@ -316,8 +320,8 @@ func (c *Core) placesBefore(tx Tx, h Holder, want Want, last uint64, keeps turn)
 	}
 }
 
-// A keeper keeps a place from one of its keys. It is the lease or reservation
-// of another party, or an earlier place in line.
+// A keeper keeps a place from one of its keys. It is the lease of another party,
+// or an earlier place in line.
 type keeper struct {
 	want  Want
 	lease *Lease // nil if it is a place

@@ -21,7 +21,7 @@ func ScopeOf(row engine.Row) string {
 }
 
 // Held reports whether the row is of a lease that somebody holds. That is false
-// for a lapsed lease, a reservation and the zero Row.
+// for a lapsed lease and the zero Row.
 func Held(row engine.Row) bool {
 	var l Lease
 	return l.read(row) && l.held()

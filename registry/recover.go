@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -65,7 +66,8 @@ func (c *Core) Recover(ctx context.Context) error {
 			if !w.read(row) {
 				return corrupt(row.Key)
 			}
-			if w.spent = false; w.first() {
+			w.spent, w.reservedTo = false, time.Time{}
+			if w.first() {
 				w.count(tx, 1)
 				w.park(tx)
 			}

@@ -156,7 +156,7 @@ func (c *Core) Held(tx Tx, actor uuid.UUID) (run, layer, claims int) {
 func (c *Core) Awaits(tx Tx, session uuid.UUID) (list []Lease) {
 	for row := range tx.Owned(session, waitPrefix) {
 		if w := (waiter{}); w.read(row) && w.first() {
-			if l, ok := c.inTheWay(tx, &w); ok {
+			if l, _ := c.inTheWay(tx, &w); !l.Holder.same(w.Holder) {
 				list = append(list, l)
 			}
 		}
@@ -165,16 +165,17 @@ func (c *Core) Awaits(tx Tx, session uuid.UUID) (list []Lease) {
 }
 
 // inTheWay finds a lease that keeps a place waiting, directly or through places
-// before it.
-func (c *Core) inTheWay(tx Tx, w *waiter) (Lease, bool) {
+// before it. If there is none, it returns what the first of these places has
+// instead of a lease: its keys are reserved for it, or will be in a moment.
+func (c *Core) inTheWay(tx Tx, w *waiter) (l Lease, reserved bool) {
 	budget := MaxBelow
 	for k := range c.keepers(tx, w, c.live, &budget) {
 		if k.lease != nil {
-			return *k.lease, true
+			return *k.lease, false
 		}
 		return c.inTheWay(tx, k.place)
 	}
-	return Lease{}, false
+	return Lease{Scope: w.Scope, Key: w.Key, Holder: w.Holder, Shared: w.Shared, Reason: w.reason, Deadline: w.due()}, true
 }
 
 // contention returns the refusal for a key because of a lease.
@@ -203,11 +204,10 @@ func (r *Registry) InTheWay(tx Tx, key string) iter.Seq[*HeldError] {
 // behind returns the refusal for a key because of an earlier place in line. It
 // names the lease that keeps that place waiting.
 func (c *Core) behind(tx Tx, p *waiter, want Want) *HeldError {
-	l, ok := c.inTheWay(tx, p)
-	if !ok { // what kept it waiting is gone, and the hand-over is still to come
-		l = Lease{Scope: p.Scope, Key: p.Key, Holder: p.Holder, Shared: p.Shared, Reason: p.reason, Reserved: true, Deadline: p.until}
-	}
+	l, reserved := c.inTheWay(tx, p)
 	e := contention(tx, l, want)
-	e.Before = p.Holder.Path
+	if e.Reserved = reserved; !l.Holder.same(p.Holder) {
+		e.Before = p.Holder.Path
+	}
 	return e
 }

@@ -85,7 +85,6 @@ func (c *Core) renew(tx Tx, asked call.Call, caller Holder, id uuid.UUID, ttl ti
 // move gives a lease to another party, with a new token. It also moves the
 // former holder's overlapping leases that two parties could not hold at once: a
 // party may hold both src/** and src/app.ts, and they move together.
-// Overlapping reservations of the former holder end.
 func (c *Core) move(tx Tx, l Lease, to Holder, cause Cause) Lease {
 	if cause.told() {
 		putLost(tx, &l, cause)
@@ -108,14 +107,14 @@ func (c *Core) move(tx Tx, l Lease, to Holder, cause Cause) Lease {
 		}
 	}
 	for _, other := range beside {
-		if other.Reserved {
-			c.free(tx, other, cause)
-		} else if now, ok := leaseByID(tx, other.ID); ok && now.Holder.same(from) { // otherwise one of the others has already moved it
+		if now, ok := leaseByID(tx, other.ID); ok && now.Holder.same(from) { // otherwise one of the others has already moved it
 			c.move(tx, now, to, cause)
 		}
 	}
 	c.settle(tx, to, c.live)
-	c.handOver(tx, Want{Scope: l.Scope, Key: l.Key}) // nobody can get it, but the new holder is told who waits
+	// Nobody can get it, but the new holder is told who waits, and what was
+	// reserved for the former holder on overlapping keys is given up.
+	c.handOver(tx, Want{Scope: l.Scope, Key: l.Key})
 	now, _ := leaseByID(tx, l.ID)
 	return now
 }

@@ -45,8 +45,7 @@ const revokeBatch = 256
 
 // Revoke ends the leases on a key, including lapsed ones, which their holders
 // then cannot renew. Each holder is told who revoked the lease and why. The
-// next in line gets the key in the transaction that frees it. Reservations are
-// not leases and are kept. If no holder may lose the key, Revoke returns May's
+// next in line gets the key in the transaction that frees it. If no holder may lose the key, Revoke returns May's
 // error and nothing changes.
 //
 // One transaction revokes a few hundred leases; if more share the key, Revoke
@@ -96,7 +95,7 @@ func (c *Core) revoke(tx Tx, scope string, v *Revocation, done *Revoked) (more b
 		if !l.read(row) {
 			return false, corrupt(row.Key)
 		}
-		if l.Reserved || done.Token > 0 && l.Token > done.Token || v.Holder != "" && l.Holder.Path != v.Holder {
+		if done.Token > 0 && l.Token > done.Token || v.Holder != "" && l.Holder.Path != v.Holder {
 			continue
 		}
 		if v.May != nil {

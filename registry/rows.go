@@ -82,18 +82,16 @@ func (l *Lease) read(row engine.Row) (ok bool) {
 	return ok
 }
 
-// rowOf returns the key of the row of a lease or a reservation. If it is
-// shared, n makes the key unique: it is the lease's first token, or the number
-// of the place.
-func rowOf(want Want, n uint64) string {
+// rowOf returns the key of the row of a lease. If it is shared, its first token
+// makes the key unique.
+func rowOf(want Want, token uint64) string {
 	if !want.Shared {
 		return leaseKey(want.Scope, want.Key)
 	}
-	return leaseKey(want.Scope, want.Key) + "\x00" + record.Fixed(n)
+	return leaseKey(want.Scope, want.Key) + "\x00" + record.Fixed(token)
 }
 
-// holders yields the rows of the leases on a key, including lapsed ones and
-// reservations: first the exclusive one, then the shared ones.
+// holders yields the rows of the leases on a key, including lapsed ones: first the exclusive one, then the shared ones.
 func holders(tx Tx, scope, key string) iter.Seq[engine.Row] {
 	return func(yield func(engine.Row) bool) { rowsOn(tx, leaseKey(scope, key), yield) }
 }

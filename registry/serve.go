@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/registry/filekey"
 )
 
-// A place is kept waiting by a lease, a reservation, or an earlier place that
-// overlaps with one of its keys. Code that ends one of these calls handOver. A
+// A place is kept waiting by a lease, or by an earlier place, that overlaps with
+// one of its keys. Code that ends one of these calls handOver. A
 // place can also become ready because its own party gets a lease. Code that
 // gives a party a lease therefore calls settle.
 
@@ -46,7 +47,7 @@ func (c *Core) serve(tx Tx, key Want, keeps turn) {
 			c.warn(tx, &w)
 			told = true
 		}
-		if w.Shared || !filekey.Covers(w.Key, key.Key) {
+		if w.spent && w.parked() || w.Shared || !filekey.Covers(w.Key, key.Key) {
 			continue
 		}
 		// This place keeps out everyone behind it, except its own party and
@@ -143,8 +144,14 @@ func (c *Core) needless(tx Tx, w *waiter) bool {
 // are in the way can no longer be renewed. Neither can the party's own, because
 // it gets a new lease.
 func (c *Core) give(tx Tx, w *waiter, keeps turn) bool {
-	if !c.clear(tx, w, keeps) {
+	switch clear := c.clear(tx, w, keeps); {
+	case !clear && w.reserved(): // an adopted lease, or a place before it whose call is back
+		c.unreserve(tx, w)
 		return false
+	case !clear:
+		return false
+	case w.reserved():
+		return true
 	}
 	for _, want := range w.wants {
 		for row := range near(tx, leasePrefix, want.Scope, want.Key) {
@@ -153,13 +160,29 @@ func (c *Core) give(tx Tx, w *waiter, keeps turn) bool {
 			}
 		}
 	}
-	own, offers := c.owned(tx, w)
 	if w.parked() {
-		c.reserve(tx, *w, own)
+		w.reservedTo = tx.Now().Add(ReserveTime)
+		if w.until.Before(w.reservedTo) {
+			w.reservedTo = w.until
+		}
+		w.put(tx.Touch)
 	} else {
+		own, offers := c.owned(tx, w)
 		c.grantPlace(tx, w, own, offers)
 	}
 	return true
+}
+
+// unreserve ends the reservation of a place's keys. Calls that wait for them
+// come before parked places.
+func (c *Core) unreserve(tx Tx, w *waiter) {
+	w.spent, w.reservedTo = true, time.Time{}
+	w.put(tx.Touch)
+	for _, keeps := range []turn{c.asks, c.live} {
+		for _, want := range w.wants {
+			c.serve(tx, want, keeps)
+		}
+	}
 }
 
 // grantPlace grants a place's keys to the call that waits there.
@@ -192,22 +215,4 @@ func (c *Core) owned(tx Tx, w *waiter) (own, offers []Lease) {
 		}
 	}
 	return own, offers
-}
-
-// reserve reserves a place's keys for a party that is between two calls, except
-// its own.
-func (c *Core) reserve(tx Tx, w waiter, own []Lease) {
-	w.spent = true
-	w.put(tx.Touch)
-	now := tx.Now()
-	for _, want := range w.wants {
-		if slices.ContainsFunc(own, func(l Lease) bool { return l.Scope == want.Scope && l.Key == want.Key }) {
-			continue
-		}
-		l := Lease{
-			Scope: want.Scope, Key: want.Key, Holder: w.Holder, Reserved: true, Shared: want.Shared,
-			Acquired: now, TTL: ReserveTime, Deadline: now.Add(ReserveTime), row: rowOf(want, w.seq),
-		}
-		l.touch(tx)
-	}
 }

@@ -13,7 +13,7 @@ func (c *Core) warn(tx Tx, w *waiter) {
 				return
 			}
 			var l Lease
-			if !l.read(row) || l.awaited || l.Reserved || !l.awaitedBy(w.Holder, want) || l.gives(w.Holder, want, tx.Now()) {
+			if !l.read(row) || l.awaited || !l.awaitedBy(w.Holder, want) || l.gives(w.Holder, want, tx.Now()) {
 				continue
 			}
 			n := Notice{
