@@ -16,23 +16,16 @@ import (
 
 // An ask is a request while it is answered.
 type ask struct {
-	Request
-	wants  []Want    // in the order of their keys
-	id     uuid.UUID // of the call, among those that wait in this process
-	call   call.Call
-	placed bool    // the party has a place in line
-	search bool    // it waits, and whether that closes a cycle is not known yet
-	ended  int     // how many expired leases it has ended
-	passed int     // how many leases and places the last transaction looked at, apart from those on its keys
-	offers []Lease // offered to its actor; the grant accepts them
-	asking asking
-}
+	waiter      // in the place of its party, if that has one
+	placed bool // it has waited in a place
+	search bool // it waits, and whether that closes a cycle is not known yet
+	ended  int  // how many expired leases it has ended
+	passed int  // how many leases and places the last transaction looked at, apart from those on its keys
 
-// An asking is a call that waits in this process. A grant that another
-// transaction makes to it comes to it directly as soon as it is durable. If the
-// call looked for it in a transaction of its own, that would have to wait for
-// whatever was committed in between, which costs a hand-over as long again.
-type asking struct {
+	// A grant that another transaction makes to a call that waits comes to it
+	// directly as soon as it is durable. If the call looked for it in a transaction
+	// of its own, that would have to wait for whatever was committed in between,
+	// which costs a hand-over as long again.
 	ctx   context.Context
 	given chan []Grant // has room for one answer
 }
@@ -40,7 +33,7 @@ type asking struct {
 // place returns the place in which the call waits, for [Core.searchOn]. It
 // returns nothing if the call was granted the keys, or another call took over.
 func (a *ask) place(tx Tx) (*waiter, *await) {
-	if w, ok := placeOf(tx, a.Holder, a.wants); ok && w.asker == a.id {
+	if w, ok := placeOf(tx, a.Holder, a.wants); ok && w.asker == a.asker {
 		return &w, nil
 	}
 	return nil, nil
@@ -57,7 +50,7 @@ func (c *Core) tell(tx Tx, asker uuid.UUID, list []Grant) {
 	}
 	tx.AfterCommit(func() {
 		select {
-		case p.(*asking).given <- list:
+		case p.(*ask).given <- list:
 		default:
 		}
 	})
@@ -111,7 +104,7 @@ func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []G
 	if err := req.check(wants); err != nil {
 		return nil, err
 	}
-	a := ask{Request: req, wants: wants, id: uuid.New(), call: req.named(call.Of(ctx), wants)}
+	a := ask{waiter: waiter{Request: req, wants: wants, asker: uuid.New(), call: req.named(call.Of(ctx), wants)}}
 	leave, err := c.Enter(ctx, CallKind, a.call)
 	if err != nil {
 		return nil, err
@@ -119,7 +112,7 @@ func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []G
 	defer leave()
 	look := func(last bool) error {
 		select {
-		case list = <-a.asking.given:
+		case list = <-a.given:
 			a.call.Given()
 			return nil
 		default:
@@ -171,9 +164,9 @@ func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []G
 func (c *Core) await(ctx context.Context, a *ask, look func(last bool) error) error {
 	watch := c.eng.Watch(placeKey(a.Holder, a.wants))
 	defer watch.Stop()
-	a.asking = asking{ctx, make(chan []Grant, 1)}
-	c.calls.Store(a.id, &a.asking)
-	defer c.calls.Delete(a.id)
+	a.ctx, a.given = ctx, make(chan []Grant, 1)
+	c.calls.Store(a.asker, a)
+	defer c.calls.Delete(a.asker)
 	return engine.Await(ctx, watch, a.Wait, look)
 }
 
@@ -188,22 +181,25 @@ func (c *Core) look(tx Tx, a *ask, last bool) ([]Grant, error) {
 	if list, answered, err := c.answered(tx, a); answered {
 		return list, err
 	}
-	place, placed := placeOf(tx, a.Holder, a.wants)
-	ended := a.ended
-	own, held, err := c.current(tx, a, place.seq)
-	if a.ended > ended { // a freed key may have been granted to this place, or reserved for it
-		place, placed = placeOf(tx, a.Holder, a.wants)
-	}
+	place, v, err := c.clearView(tx, a)
 	switch {
 	case err != nil:
 		return nil, err
-	case held == nil:
-		return c.award(tx, a, own, place, placed)
-	case a.Wait == 0:
-		return nil, held
-	default:
-		return nil, c.wait(tx, a, held, place, placed, last)
+	case len(v.keepers) == 0:
+		if err := c.mayHold(tx, a, len(a.wants)-len(v.own)); err != nil {
+			return nil, err
+		}
+		list := c.award(tx, &a.waiter, v)
+		if place.seq > 0 { // the party may share now what it wanted exclusively
+			c.handOver(tx, a.wants...)
+		}
+		return list, nil
 	}
+	held := c.refusal(tx, v.keepers[0])
+	if a.Wait == 0 {
+		return nil, held
+	}
+	return nil, c.wait(tx, a, held, place, last)
 }
 
 // answered finds the answer of a call that is sent again, or whose request_id
@@ -250,172 +246,95 @@ const (
 	heavy = 100
 )
 
-// current returns the leases that the party has on its keys, and what keeps it
-// from the others: a lease, or a place in line before its own. before is the
-// number of its place, or 0 if it has none. A lease past its deadline is ended
-// here if it is in the way, or if it is the party's own and somebody waits for
-// it. A key that is offered to its actor counts as free: the party gets it
-// before all who wait.
-func (c *Core) current(tx Tx, a *ask, before uint64) (own []Lease, held *HeldError, err error) {
-	var missing []Want
-	a.offers = nil
-	freed := false
-	for _, want := range a.wants {
-		on, err := c.leasesOn(tx, a, want, freed)
-		if err != nil {
-			return nil, nil, err
-		}
-		freed = on.freed
+// clearView returns the place of the call's party, and the view from there after
+// the call has ended what is past its deadline: leases that are in the way, and
+// the party's own if somebody waits for them.
+func (c *Core) clearView(tx Tx, a *ask) (place waiter, v *view, err error) {
+	for {
+		place, _ = placeOf(tx, a.Holder, a.wants)
+		a.seq, a.Since, a.spent = place.seq, place.Since, place.spent || place.reserved()
+		v = &view{keeps: c.live, asks: true, left: MaxBelow}
+		c.view(tx, &a.waiter, v)
+		a.passed += MaxBelow - v.left
 		switch {
-		case on.mine != nil && on.mine.Shared && !want.Shared:
-			return nil, nil, &ArgumentError{"mode", "must be shared, as you hold the lease shared; release it first to ask for it alone"}
-		case on.mine != nil:
-			own = append(own, *on.mine)
-		case on.other != nil && held == nil:
-			held = contention(tx, *on.other, want)
-		case len(on.offers) > 0:
-			a.offers = append(a.offers, on.offers...)
+		case len(v.over) > 0:
+		case v.unread != "":
+			return place, v, corrupt(v.unread)
+		case v.mixed:
+			return place, v, &ArgumentError{"mode", "must be shared, as you hold the lease shared; release it first to ask for it alone"}
+		case v.limit != "" && len(v.keepers) == 0:
+			return place, v, &LimitError{Which: v.limit, Max: MaxBelow}
 		default:
-			missing = append(missing, want)
+			return place, v, nil
 		}
-	}
-	switch {
-	case freed: // it may have been handed over
-		return c.current(tx, a, before)
-	case held != nil:
-		return own, held, nil
-	}
-	for _, want := range missing {
-		for p := range c.placesBefore(tx, a.Holder, want, before-1, c.live) {
-			return own, c.behind(tx, p, want), nil
-		}
-	}
-	return own, nil, nil
-}
-
-// nearby is what a party that asks for a key needs to know about the leases on
-// it, and on keys that overlap with it.
-type nearby struct {
-	mine   *Lease
-	other  *Lease  // the first that keeps the party from the key
-	offers []Lease // on exactly this key, to the party's actor
-	freed  bool    // leases past their deadline were ended
-}
-
-// leasesOn returns the leases on a key and on keys that overlap with it. It
-// ends those that are past their deadline and in the way. freed says that the
-// caller has already ended some in this transaction.
-func (c *Core) leasesOn(tx Tx, a *ask, want Want, freed bool) (on nearby, err error) {
-	on.freed = freed
-	for row := range near(tx, leasePrefix, want.Scope, want.Key) {
-		var l Lease
-		if on.freed { // ending the previous lease may have changed this one
-			row, _ = tx.Get(row.Key)
-		}
-		switch {
-		case row.Key == "":
-			continue
-		case !l.read(row):
-			return on, corrupt(row.Key)
-		}
-		if l.Key != want.Key && on.other != nil {
-			return on, nil // its own leases and offers are on the key itself
-		}
-		its := l.Holder.same(a.Holder) && l.Key == want.Key
-		if !its {
-			a.passed++
-		}
-		switch {
-		case a.passed <= MaxBelow:
-		case on.other != nil:
-			return on, nil
-		case l.Key == want.Key:
-			return on, &LimitError{Which: "leases that share a key of a request", Max: MaxBelow}
-		default:
-			return on, &LimitError{Which: "leases below the directories of a request", Max: MaxBelow}
-		}
-		if (its && (l.Shared && !want.Shared || c.wanted(tx, &l)) || l.conflicts(a.Holder, want)) && c.expired(tx, &l) {
-			c.free(tx, l, Expired)
-			if a.ended++; tx.Spent() {
-				return on, errMore
+		for _, l := range v.over {
+			row, _ := tx.Get(l.row)
+			if now := (Lease{}); now.read(row) && now.Token == l.Token && c.expired(tx, &now) { // ending the previous lease may have changed this one
+				c.free(tx, now, Expired)
 			}
-			on.freed = true
-			continue
-		}
-		switch {
-		case its:
-			on.mine = &l
-		case l.gives(a.Holder, want, tx.Now()):
-			on.offers = append(on.offers, l)
-		case on.other == nil && l.keepsOut(a.Holder, want):
-			on.other = &l
+			if a.ended++; tx.Spent() {
+				return place, v, errMore
+			}
 		}
 	}
-	return on, nil
 }
 
-// award grants free keys to the call, and returns the leases that its party
-// already has.
-func (c *Core) award(tx Tx, a *ask, own []Lease, place waiter, placed bool) ([]Grant, error) {
-	if more := len(a.wants) - len(own); more > 0 {
-		err := below(tx, actorCount(a.Holder.Actor), "leases of one actor", c.opts.MaxLeasesPerActor-more+1)
-		for _, want := range a.wants {
-			err = cmp.Or(err, below(tx, scopeCount(want.Scope), "leases in this scope", c.opts.MaxLeasesPerScope-more+1))
-		}
-		if err != nil {
-			return nil, err
-		}
+// mayHold refuses a call that would get more leases than its actor, or a scope,
+// may have.
+func (c *Core) mayHold(tx Tx, a *ask, more int) error {
+	if more == 0 {
+		return nil
 	}
-	kind := event.LeaseGranted
-	if placed {
-		a.since = place.Since
-		place.remove(tx)
+	err := below(tx, actorCount(a.Holder.Actor), "leases of one actor", c.opts.MaxLeasesPerActor-more+1)
+	for _, want := range a.wants {
+		err = cmp.Or(err, below(tx, scopeCount(want.Scope), "leases in this scope", c.opts.MaxLeasesPerScope-more+1))
 	}
-	if placed || len(a.offers) > 0 {
-		kind = event.LeaseHandedOver
-	}
-	list := c.grantAll(tx, a.wants, own, a.offers, &a.Request, a.call, kind)
-	if placed { // the party may share now what it wanted exclusively
-		c.handOver(tx, a.wants...)
-	}
-	return list, nil
+	return err
 }
 
-// grantAll grants keys and re-enters those that the party already has. Some of
-// the keys may be offers, which the party accepts. It records the answer of the
-// call that is granted them.
-func (c *Core) grantAll(tx Tx, wants []Want, own, offers []Lease, req *Request, asked call.Call, kind event.Kind) []Grant {
-	for _, l := range offers {
+// award grants a party its keys, in which it re-enters those that it has and
+// accepts those that are offered to it. It records the answer of the call that
+// is granted them.
+func (c *Core) award(tx Tx, w *waiter, v *view) []Grant {
+	e := event.Event{Kind: event.LeaseGranted}
+	if w.seq > 0 {
+		w.remove(tx)
+		e.Took = tx.Now().Sub(w.Since)
+	}
+	if w.seq > 0 || len(v.offers) > 0 {
+		e.Kind = event.LeaseHandedOver
+	}
+	for _, l := range v.offers {
 		c.remove(tx, l, Transferred)
 	}
-	list := make([]Grant, 0, len(wants))
-	w := record.New(16 * len(wants))
-	for _, want := range wants {
-		i := slices.IndexFunc(own, func(l Lease) bool { return l.Scope == want.Scope && l.Key == want.Key })
+	list := make([]Grant, 0, len(w.wants))
+	ids := record.New(16 * len(w.wants))
+	for _, want := range w.wants {
+		i := slices.IndexFunc(v.own, func(l Lease) bool { return l.Scope == want.Scope && l.Key == want.Key })
 		if i >= 0 {
-			list = append(list, c.reenter(tx, own[i], req))
+			list = append(list, c.reenter(tx, v.own[i], &w.Request))
 		} else {
-			l := c.grant(tx, want, req, uuid.New(), kind)
+			l := c.grant(tx, want, &w.Request, uuid.New(), e)
 			list = append(list, Grant{Lease: l.Told(tx)})
 		}
-		w.ID(list[len(list)-1].ID)
+		ids.ID(list[len(list)-1].ID)
 	}
-	if len(own) < len(wants) {
+	if len(v.own) < len(w.wants) {
 		keep := call.Keep
-		if req.RequestID != "" {
+		if w.RequestID != "" {
 			keep = call.Forever
 		}
-		asked.Record(tx, CallKind, w.String(), keep)
-		c.settle(tx, req.Holder, c.live)
+		w.call.Record(tx, CallKind, ids.String(), keep)
+		c.settle(tx, w.Holder, c.live)
 	}
-	if len(offers) > 0 { // a key that was held exclusively may be shared now
-		c.handOver(tx, wants...)
+	if len(v.offers) > 0 { // a key that was held exclusively may be shared now
+		c.handOver(tx, w.wants...)
 	}
 	return list
 }
 
 // grant writes a new lease. The ttl counts from this transaction.
-func (c *Core) grant(tx Tx, want Want, req *Request, id uuid.UUID, kind event.Kind) Lease {
+func (c *Core) grant(tx Tx, want Want, req *Request, id uuid.UUID, e event.Event) Lease {
 	if !req.Holder.Local {
 		tx.Sync() // the holder that freed the key may be local
 	}
@@ -432,10 +351,7 @@ func (c *Core) grant(tx Tx, want Want, req *Request, id uuid.UUID, kind event.Ki
 	if id != uuid.Nil {
 		tx.Touch(engine.Row{Key: idKey(l.ID), Value: l.row})
 		noteAlike(tx, l.Scope, l.Key)
-		e := event.Event{Revision: revision, Kind: kind, Reason: l.Reason}
-		if !req.since.IsZero() {
-			e.Took = now.Sub(req.since)
-		}
+		e.Revision, e.Reason = revision, l.Reason
 		c.recordLease(tx, &l, e)
 	}
 	return l

@@ -148,7 +148,7 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 	for row := range tx.Scan(waitPrefix) {
 		places++
 		var w waiter
-		if !w.read(row) || w.rowKey(w.Want) != row.Key {
+		if !w.read(row) || w.rowKey(w.line()) != row.Key {
 			fault("row %q is not a place", row.Key)
 			continue
 		}
@@ -169,13 +169,13 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 		if w.parked() == row.Due.IsZero() {
 			fault("place %q: parked %v, due %v", row.Key, w.parked(), row.Due)
 		}
-		if c.needless(tx, &w) {
+		if c.sees(tx, &w, c.live).needless(&w) {
 			fault("place %q waits for what its party holds", row.Key)
 		}
 		// A place whose call is gone, or whose session has ended, is about to
 		// be removed and its keys handed over.
 		keeps := func(_ Tx, p *waiter) bool { return !p.parked() || !p.spent }
-		if !w.reserved() && c.live(tx, &w) && c.clear(tx, &w, keeps) {
+		if !w.reserved() && c.live(tx, &w) && c.sees(tx, &w, keeps).clear() {
 			fault("place %q of %s waits for %v, and nothing keeps it", row.Key, w.Holder.Path, w.wants)
 		}
 	}

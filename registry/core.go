@@ -77,7 +77,7 @@ type Core struct {
 	opts Options
 
 	freed    map[string]func(Tx, Lease, Cause) // by scope; called instead of handing a key over
-	calls    sync.Map                          // id of each call that waits in this process → its *asking
+	calls    sync.Map                          // id of each call that waits in this process → its *ask
 	underway call.Underway
 }
 
@@ -135,7 +135,7 @@ func (c *Core) update(ctx context.Context, holder Holder, rule func(Tx) error) e
 // asking reports whether a call still wants an answer.
 func (c *Core) asking(id uuid.UUID) bool {
 	p, ok := c.calls.Load(id)
-	return ok && p.(*asking).ctx.Err() == nil
+	return ok && p.(*ask).ctx.Err() == nil
 }
 
 // CheckTTL reports what is wrong with a ttl.

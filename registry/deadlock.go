@@ -360,11 +360,11 @@ func (s *search) waits(h Holder, lines map[string]uint64) (next []*step) {
 		if !s.c.asks(s.tx, &w) {
 			continue
 		}
-		_, offers := s.c.owned(s.tx, &w) // the party does not wait for what it is offered
 		w.wants = slices.DeleteFunc(w.wants, func(want Want) bool {
 			line := want.Scope + "\x00" + want.Key
 			known := lines[line] >= w.seq
-			if !want.Shared && !slices.ContainsFunc(offers, func(l Lease) bool { return l.Scope == want.Scope && l.Key == want.Key }) {
+			offered := func(l Lease) bool { return l.gives(h, want, s.tx.Now()) } // it does not wait for what it is offered
+			if !want.Shared && !slices.ContainsFunc(offersNear(s.tx, want.Scope, want.Key), offered) {
 				lines[line] = max(lines[line], w.seq)
 			}
 			return known
@@ -391,7 +391,10 @@ func (s *search) waits(h Holder, lines map[string]uint64) (next []*step) {
 // for ever.
 func (s *search) keepers(w *waiter) (list []*step) {
 	places := 0
-	for k := range s.c.keepers(s.tx, w, s.c.asks, &s.budget) {
+	v := view{keeps: s.c.asks, all: true, left: s.budget}
+	s.c.view(s.tx, w, &v)
+	s.budget = v.left
+	for _, k := range v.keepers {
 		at := &step{link: Link{Waiter: w.Holder, Scope: k.want.Scope, Key: k.want.Key, InLine: k.lease == nil}}
 		switch {
 		case k.lease == nil:
@@ -465,18 +468,14 @@ func (c *Core) isAlone(tx Tx, h Holder) bool {
 }
 
 // deadlock refuses a call that would close a cycle by waiting in its place, or
-// at the end of the line if it has none yet (before is 0). If that would be too
+// at the end of the line if it has none yet. If that would be too
 // much work, the call goes on searching when it waits: see [Core.searchOn].
-func (c *Core) deadlock(tx Tx, a *ask, before uint64) (refusal *DeadlockError) {
+func (c *Core) deadlock(tx Tx, a *ask) (refusal *DeadlockError) {
 	if c.isAlone(tx, a.Holder) {
 		return nil
 	}
-	w := waiter{wants: a.wants, Holder: a.Holder, seq: before, asker: a.id}
-	if before == 0 {
-		w.seq = math.MaxUint64
-	}
 	s := search{c, tx, a.Holder, c.opts.SearchedAtOnce}
-	refusal, enough := s.deadlock(&w, nil)
+	refusal, enough := s.deadlock(&a.waiter, nil)
 	a.passed += c.opts.SearchedAtOnce - s.budget
 	a.search = !enough
 	return refusal

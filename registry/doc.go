@@ -87,12 +87,12 @@
 // # Modes, and what may follow
 //
 // Every holder has a row, and its key begins with the key that it holds. A shared
-// one has its first token behind it. So one short scan finds all who hold a key, and none of its longer
-// neighbours. Three questions look at those rows and at the line, and at nothing else:
-// who keeps a request from being granted (current), whether a place can be
-// served (keepers), and whether somebody wants a lease to end (wanted). Whenever a lease
-// ends, or a place that was in the way goes, the line is served from its front (handOver);
-// whenever a party comes to have a lease, so are its own places (settle).
+// one has its first token behind it. So one short scan finds all who hold a key, and
+// none of its longer neighbours. Two questions look at those rows and at the line, and
+// at nothing else: what a party finds that asks or waits (view), and whether somebody
+// wants a lease to end (wanted). Whenever a lease ends, or a place that was in the way
+// goes, the line is served from its front (handOver); whenever a party comes to have a
+// lease, so are its own places (settle).
 //
 // Keys that overlap, as dir/** does with what is below dir, are one neighbourhood
 // (near): the rows of the directories above a path, one look-up each, and for dir/**
@@ -124,7 +124,7 @@
 //
 // # The choices not taken
 //
-// Semaphores (a capacity of n holders) do not follow from modes. The three questions
+// Semaphores (a capacity of n holders) do not follow from modes. The two questions
 // would count holders instead of comparing each with the request, what to count is not
 // defined where dir/** overlaps keys below it, and a wait for any one of n holders is
 // no edge of a wait-for graph: a cycle of such waits need not be a deadlock.

@@ -17,21 +17,18 @@ import (
 	"github.com/leasehold/leasehold/registry/filekey"
 )
 
-// A waiter is a party's place in line. It has one number, and one row in the
-// line of each key that it waits for.
+// A waiter is a party's request with its place in line. A place has one number,
+// and one row in the line of each key that it waits for.
 type waiter struct {
-	Want      // the key in whose line this row is
-	Holder    Holder
-	Since     time.Time // on the running clock
-	wants     []Want    // in the order of their keys
-	seq       uint64
-	asker     uuid.UUID // the call that waits; zero while parked
-	call      call.Call // the call that a grant answers
-	ttl       time.Duration
-	requestID string
-	keepAlive bool
-	reason    string
-	until     time.Time // when a parked place is given up
+	Request           // Key and Shared are of the line in which this row is
+	Scope   string    // of that line
+	wants   []Want    // in the order of their keys
+	asker   uuid.UUID // the call that waits; zero while parked
+	call    call.Call // the call that a grant answers
+
+	seq   uint64    // 0: it is in no line
+	Since time.Time // on the running clock; zero: it is in no line
+	until time.Time // when a parked place is given up
 
 	// The keys of a place are reserved for it once: while it is parked, until
 	// reservedTo. Then its turn is spent.
@@ -42,20 +39,20 @@ type waiter struct {
 const waiterFormat = 3
 
 func (w *waiter) encode() string {
-	r := record.New(128 + len(w.Holder.Path) + len(w.Holder.Party) + len(w.requestID))
+	r := record.New(128 + len(w.Holder.Path) + len(w.Holder.Party) + len(w.RequestID))
 	r.Byte(waiterFormat)
-	r.Flags(w.keepAlive, w.spent, w.Holder.Local, w.Shared, len(w.wants) > 1, w.reserved())
+	r.Flags(w.KeepAlive, w.spent, w.Holder.Local, w.Shared, len(w.wants) > 1, w.reserved())
 	if w.reserved() {
 		r.Time(w.until)
 	}
 	r.ID(w.asker)
 	r.ID(w.Holder.Actor)
-	r.Duration(w.ttl)
+	r.Duration(w.TTL)
 	r.Time(w.Since)
 	r.Text(w.Holder.Path)
 	r.Text(w.Holder.Party)
-	r.Text(w.requestID)
-	r.Text(w.reason)
+	r.Text(w.RequestID)
+	r.Text(w.Reason)
 	w.call.Append(r)
 	if len(w.wants) > 1 {
 		for _, want := range w.wants {
@@ -73,13 +70,13 @@ func (w *waiter) read(row engine.Row) (ok bool) {
 	var several, reserved bool
 	r := record.Read(row.Value)
 	format := r.Byte()
-	r.Flags(&w.keepAlive, &w.spent, &w.Holder.Local, &w.Shared, &several, &reserved)
+	r.Flags(&w.KeepAlive, &w.spent, &w.Holder.Local, &w.Shared, &several, &reserved)
 	if w.until = row.Due; reserved {
 		w.reservedTo, w.until = row.Due, r.Time()
 	}
 	w.asker, w.Holder.Actor = r.ID(), r.ID()
-	w.ttl, w.Since = r.Duration(), r.Time()
-	w.Holder.Path, w.Holder.Party, w.requestID, w.reason = r.Text(), r.Text(), r.Text(), r.Text()
+	w.TTL, w.Since = r.Duration(), r.Time()
+	w.Holder.Path, w.Holder.Party, w.RequestID, w.Reason = r.Text(), r.Text(), r.Text(), r.Text()
 	w.call = call.Read(&r)
 	w.Holder.Session = row.Owner
 	name := strings.TrimPrefix(row.Key, waitPrefix)
@@ -89,7 +86,7 @@ func (w *waiter) read(row engine.Row) (ok bool) {
 	w.seq = record.ReadFixed(name[len(name)-8:])
 	w.Scope, w.Key, ok = strings.Cut(name[:len(name)-9], "\x00")
 	if !several {
-		w.wants = []Want{w.Want}
+		w.wants = []Want{w.line()}
 		return ok && r.Done()
 	}
 	for len(w.wants) < MaxWants && !r.Done() {
@@ -98,7 +95,7 @@ func (w *waiter) read(row engine.Row) (ok bool) {
 		want.Scope, want.Key = r.Text(), r.Text()
 		w.wants = append(w.wants, want)
 	}
-	return ok && r.Done() && slices.Contains(w.wants, w.Want)
+	return ok && r.Done() && slices.Contains(w.wants, w.line())
 }
 
 func (w *waiter) parked() bool { return w.asker == uuid.Nil }
@@ -113,6 +110,9 @@ func (w *waiter) due() time.Time {
 	return w.until
 }
 
+// line returns the key in whose line this row is.
+func (w *waiter) line() Want { return Want{w.Scope, w.Key, w.Shared} }
+
 // rowKey returns the key of the place's row in the line for want.
 func (w *waiter) rowKey(want Want) string {
 	return waitKeys(want.Scope, want.Key) + record.Fixed(w.seq)
@@ -120,14 +120,15 @@ func (w *waiter) rowKey(want Want) string {
 
 // first reports whether this row is that of the place's first key. What must
 // happen once for each place is done at that row.
-func (w *waiter) first() bool { return w.Want == w.wants[0] }
+func (w *waiter) first() bool { return w.line() == w.wants[0] }
 
 // put writes the rows of the place with write. For a new place that is Put, so
 // that the order of the line survives a restart. Later changes by calls need
 // not survive it.
 func (w waiter) put(write func(engine.Row)) {
-	for _, w.Want = range w.wants {
-		write(engine.Row{Key: w.rowKey(w.Want), Value: w.encode(), Owner: w.Holder.Session, Due: w.due()})
+	for _, want := range w.wants {
+		w.Scope, w.Key, w.Shared = want.Scope, want.Key, want.Shared
+		write(engine.Row{Key: w.rowKey(want), Value: w.encode(), Owner: w.Holder.Session, Due: w.due()})
 	}
 }
 
@@ -194,56 +195,50 @@ func ticketOf(h Holder, wants []Want) uuid.UUID {
 // older call waits there, or a new one at the end. An older call goes on
 // waiting, and is answered as a re-entry once there is a grant. When the wait
 // is over, the call that has the place parks it.
-func (c *Core) wait(tx Tx, a *ask, held *HeldError, w waiter, placed, last bool) error {
-	mine := placed && w.asker == a.id
+func (c *Core) wait(tx Tx, a *ask, held *HeldError, place waiter, last bool) error {
+	placed, mine := place.seq > 0, place.asker == a.asker
 	switch {
 	case last && !placed:
 		return held
 	case last:
 		if mine {
-			c.away(tx, w)
+			c.away(tx, place)
 		}
-		return &WaitError{HeldError: *held, Position: w.position(tx), Ticket: ticketOf(a.Holder, a.wants)}
-	case mine, placed && a.placed && c.asking(w.asker):
+		return &WaitError{HeldError: *held, Position: place.position(tx), Ticket: ticketOf(a.Holder, a.wants)}
+	case mine, placed && a.placed && c.asking(place.asker):
 		if a.ended == 0 {
 			tx.NoWait()
 		}
 		return engine.ErrWait
 	}
-	if refusal := c.deadlock(tx, a, w.seq); refusal != nil {
-		if placed && !c.asking(w.asker) {
-			c.leave(tx, w)
+	if refusal := c.deadlock(tx, a); refusal != nil {
+		if placed && !c.asking(place.asker) {
+			c.leave(tx, place)
 		}
 		c.recordDeadlock(tx, refusal, a.Reason)
 		return refusal
 	}
-	write := tx.Touch
-	if !placed {
+	if placed {
+		a.put(tx.Touch)
+		if !slices.Equal(place.wants, a.wants) {
+			c.handOver(tx, a.wants...) // the party may share now what it wanted exclusively
+		}
+	} else {
 		if err := c.room(tx, a); err != nil {
 			return err
 		}
-		w = waiter{Since: tx.Now(), seq: event.Next(tx)}
-		write = tx.Put
-	}
-	a.placed = true
-	before := w.wants
-	w.spent, w.reservedTo = w.spent || w.reserved(), time.Time{}
-	w.wants, w.Holder, w.asker, w.call = a.wants, a.Holder, a.id, a.call
-	w.ttl, w.requestID, w.keepAlive, w.reason, w.until = a.TTL, a.RequestID, a.KeepAlive, a.Reason, time.Time{}
-	w.put(write)
-	switch {
-	case !placed:
-		w.find(tx)
-		w.count(tx, 1)
-		for _, want := range w.wants {
-			c.record(tx, want.Scope, want.Key, w.Holder, event.Event{
-				Kind: event.LeaseWaiting, Shared: want.Shared, By: held.Holder.Path, Reason: w.reason,
+		a.Since, a.seq = tx.Now(), event.Next(tx)
+		a.put(tx.Put)
+		a.find(tx)
+		a.count(tx, 1)
+		for _, want := range a.wants {
+			c.record(tx, want.Scope, want.Key, a.Holder, event.Event{
+				Kind: event.LeaseWaiting, Shared: want.Shared, By: held.Holder.Path, Reason: a.Reason,
 			})
 		}
-	case !slices.Equal(before, w.wants):
-		c.handOver(tx, w.wants...) // the party may share now what it wanted exclusively
 	}
-	c.warn(tx, &w)
+	a.placed = true
+	c.warn(tx, &a.waiter)
 	// The place need not be durable before the call waits in it: nobody is told
 	// of it before that, and whatever is done to it comes later in the log.
 	if a.ended == 0 && !placed {
@@ -318,64 +313,6 @@ func (c *Core) placesBefore(tx Tx, h Holder, want Want, last uint64, keeps turn)
 			}
 		}
 	}
-}
-
-// A keeper keeps a place from one of its keys. It is the lease of another party,
-// or an earlier place in line.
-type keeper struct {
-	want  Want
-	lease *Lease // nil if it is a place
-	place *waiter
-}
-
-// keepers yields what keeps a place waiting, leases first. A place does not
-// wait for keys that its party already has, and a waiting call does not wait
-// for a key that its actor is offered, whoever else is in line. keepers
-// subtracts the leases and places that it looks at from budget, and stops when
-// it is used up.
-func (c *Core) keepers(tx Tx, w *waiter, keeps turn, budget *int) iter.Seq[keeper] {
-	return func(yield func(keeper) bool) {
-		var own []Want // keys that the party has or is offered
-		for _, want := range w.wants {
-			for row := range near(tx, leasePrefix, want.Scope, want.Key) {
-				if *budget--; *budget < 0 {
-					return
-				}
-				var l Lease
-				switch ok := l.read(row); {
-				case ok && !w.parked() && l.gives(w.Holder, want, tx.Now()):
-					own = append(own, want)
-				case !ok || l.keepsOut(w.Holder, want): // an unreadable lease may be anybody's
-					if !yield(keeper{want: want, lease: &l}) {
-						return
-					}
-				case l.Holder.same(w.Holder) && l.Key == want.Key && l.held():
-					own = append(own, want)
-				}
-			}
-		}
-		for _, want := range w.wants {
-			if slices.Contains(own, want) {
-				continue
-			}
-			for p := range c.placesBefore(tx, w.Holder, want, w.seq-1, keeps) {
-				if *budget--; *budget < 0 || !yield(keeper{want: want, place: p}) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// clear reports whether nothing keeps the place from its keys. A place that
-// would have to pass too many leases gets nothing until its call asks again,
-// and is refused then.
-func (c *Core) clear(tx Tx, w *waiter, keeps turn) bool {
-	budget := MaxBelow
-	for range c.keepers(tx, w, keeps, &budget) {
-		return false
-	}
-	return budget >= 0
 }
 
 // wanted reports whether a waiter could get the key if l ended, or whether

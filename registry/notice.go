@@ -93,7 +93,7 @@ func (n Notice) now(tx Tx, actor uuid.UUID) (Notice, bool) {
 	switch n.Kind {
 	case Wanted:
 		w, ok := n.waiter(tx)
-		n.From, n.Reason, n.Waiters = w.Holder, w.reason, inLine(tx, n.Scope, n.Key, math.MaxUint64)
+		n.From, n.Reason, n.Waiters = w.Holder, w.Reason, inLine(tx, n.Scope, n.Key, math.MaxUint64)
 		return n, ok
 	case Offered:
 		l, ok := leaseByID(tx, n.LeaseID)

@@ -118,7 +118,7 @@ func (c *Core) recoverTurn(tx Tx, w waiter) {
 			c.free(tx, l, Expired)
 		}
 	}
-	c.handOver(tx, w.Want)
+	c.handOver(tx, w.line())
 }
 
 func corrupt(key string) error { return fmt.Errorf("%w: %q", engine.ErrCorrupt, key) }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine/event"
 )
 
 // A Registry is the [Core] bound to one scope.
@@ -23,7 +25,7 @@ func (r *Registry) Get(tx Tx, key string) (Lease, bool) { return getLease(tx, r.
 // is next (see [Core.OnFreed]). The lease has no id: the actor that knows its
 // token controls it. Such leases count towards no limit of this package.
 func (r *Registry) Grant(tx Tx, key string, h Holder, ttl time.Duration) Lease {
-	return r.core.grant(tx, r.Want(key, false), &Request{Holder: h, TTL: ttl}, uuid.Nil, 0)
+	return r.core.grant(tx, r.Want(key, false), &Request{Holder: h, TTL: ttl}, uuid.Nil, event.Event{})
 }
 
 // Extend moves a lease's deadline to ttl from now, if that is later. session
@@ -168,14 +170,14 @@ func (c *Core) Awaits(tx Tx, session uuid.UUID) (list []Lease) {
 // before it. If there is none, it returns what the first of these places has
 // instead of a lease: its keys are reserved for it, or will be in a moment.
 func (c *Core) inTheWay(tx Tx, w *waiter) (l Lease, reserved bool) {
-	budget := MaxBelow
-	for k := range c.keepers(tx, w, c.live, &budget) {
-		if k.lease != nil {
-			return *k.lease, false
-		}
-		return c.inTheWay(tx, k.place)
+	switch keepers := c.sees(tx, w, c.live).keepers; {
+	case len(keepers) == 0:
+		return Lease{Scope: w.Scope, Key: w.Key, Holder: w.Holder, Shared: w.Shared, Reason: w.Reason, Deadline: w.due()}, true
+	case keepers[0].lease != nil:
+		return *keepers[0].lease, false
+	default:
+		return c.inTheWay(tx, keepers[0].place)
 	}
-	return Lease{Scope: w.Scope, Key: w.Key, Holder: w.Holder, Shared: w.Shared, Reason: w.reason, Deadline: w.due()}, true
 }
 
 // contention returns the refusal for a key because of a lease.
@@ -201,13 +203,16 @@ func (r *Registry) InTheWay(tx Tx, key string) iter.Seq[*HeldError] {
 	}
 }
 
-// behind returns the refusal for a key because of an earlier place in line. It
-// names the lease that keeps that place waiting.
-func (c *Core) behind(tx Tx, p *waiter, want Want) *HeldError {
-	l, reserved := c.inTheWay(tx, p)
-	e := contention(tx, l, want)
-	if e.Reserved = reserved; !l.Holder.same(p.Holder) {
-		e.Before = p.Holder.Path
+// refusal returns the refusal for a key because of what keeps a party from it.
+// Of an earlier place in line, it names the lease that keeps that waiting.
+func (c *Core) refusal(tx Tx, k keeper) *HeldError {
+	if k.lease != nil {
+		return contention(tx, *k.lease, k.want)
+	}
+	l, reserved := c.inTheWay(tx, k.place)
+	e := contention(tx, l, k.want)
+	if e.Reserved = reserved; !l.Holder.same(k.place.Holder) {
+		e.Before = k.place.Holder.Path
 	}
 	return e
 }

@@ -26,8 +26,6 @@ type Request struct {
 	KeepAlive bool
 	Shared    bool   // others may share the key
 	Reason    string // shown to those who are refused; at most MaxReason bytes
-
-	since time.Time // when its party began to wait; zero if it did not wait
 }
 
 // A Want is one key of a request.

@@ -26,10 +26,10 @@ func BenchmarkRules(b *testing.B) {
 	core := New(eng, Options{})
 	calls := make([]ask, each)
 	for i := range calls {
-		calls[i] = ask{
+		calls[i] = ask{waiter: waiter{
 			Request: Request{TTL: DefaultTTL, Holder: Holder{Session: uuid.New(), Actor: uuid.New(), Path: "S1→W1"}},
-			wants:   []Want{{Scope: "run:" + uuid.NewString(), Key: "file-" + uuid.NewString()}}, id: uuid.New(),
-		}
+			wants:   []Want{{Scope: "run:" + uuid.NewString(), Key: "file-" + uuid.NewString()}}, asker: uuid.New(),
+		}}
 	}
 	ids := make([]uuid.UUID, each)
 	b.ReportAllocs()
@@ -124,10 +124,10 @@ func BenchmarkHeldPaths(b *testing.B) {
 	asks := func(key func(i int) string, n int) []ask {
 		calls := make([]ask, n)
 		for i := range calls {
-			calls[i] = ask{
+			calls[i] = ask{waiter: waiter{
 				Request: Request{TTL: MaxTTL, Holder: Holder{Session: uuid.New(), Actor: uuid.New(), Path: "S1→W1"}},
-				wants:   []Want{{Scope: scope, Key: key(i)}}, id: uuid.New(),
-			}
+				wants:   []Want{{Scope: scope, Key: key(i)}}, asker: uuid.New(),
+			}}
 		}
 		return calls
 	}

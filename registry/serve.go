@@ -6,14 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // A place is kept waiting by a lease, or by an earlier place, that overlaps with
-// one of its keys. Code that ends one of these calls handOver. A
-// place can also become ready because its own party gets a lease. Code that
-// gives a party a lease therefore calls settle.
+// one of its keys. Code that ends one of these calls handOver. A place can also
+// become ready because its own party gets a lease. Code that gives a party a lease
+// therefore calls settle.
 
 // handOver serves the lines for keys that have become free, and for keys that
 // overlap with them.
@@ -41,9 +40,9 @@ func (c *Core) serve(tx Tx, key Want, keeps turn) {
 		case share.lets(tx, &w, key):
 			if !share.full() {
 				share.parties[partyOf(w.Holder)] = true
-				c.grantPlace(tx, &w, nil, nil)
+				c.tell(tx, w.asker, c.award(tx, &w, &view{}))
 			}
-		case !c.give(tx, &w, keeps):
+		case !c.give(tx, &w, c.sees(tx, &w, keeps)):
 			c.warn(tx, &w)
 			told = true
 		}
@@ -109,12 +108,15 @@ func (c *Core) settle(tx Tx, h Holder, keeps turn) {
 	inOrder := func(a, b waiter) int { return cmp.Compare(a.seq, b.seq) }
 	for _, w := range slices.SortedFunc(placesOf(tx, h), inOrder) {
 		w, ok := placeOf(tx, w.Holder, w.wants) // serving the previous place may have changed this one
+		if !ok {
+			continue
+		}
+		v := c.sees(tx, &w, keeps)
 		switch {
-		case !ok:
-		case c.needless(tx, &w):
+		case v.needless(&w):
 			c.leave(tx, w)
 		case keeps(tx, &w):
-			c.give(tx, &w, keeps)
+			c.give(tx, &w, v)
 		}
 	}
 }
@@ -131,34 +133,22 @@ func placesOf(tx Tx, h Holder) iter.Seq[waiter] {
 	}
 }
 
-// needless reports whether a place's party already has all that it waits for,
-// or shares a key that it waits for exclusively.
-func (c *Core) needless(tx Tx, w *waiter) bool {
-	own, _ := c.owned(tx, w)
-	shares := func(l Lease) bool { return l.Shared && slices.Contains(w.wants, Want{l.Scope, l.Key, false}) }
-	return len(own) == len(w.wants) || slices.ContainsFunc(own, shares)
-}
-
 // give gives a place its keys, unless something keeps it from one of them. If
 // its party is between two calls, they are reserved for it. Lapsed leases that
 // are in the way can no longer be renewed. Neither can the party's own, because
 // it gets a new lease.
-func (c *Core) give(tx Tx, w *waiter, keeps turn) bool {
-	switch clear := c.clear(tx, w, keeps); {
-	case !clear && w.reserved(): // an adopted lease, or a place before it whose call is back
-		c.unreserve(tx, w)
-		return false
-	case !clear:
+func (c *Core) give(tx Tx, w *waiter, v *view) bool {
+	switch {
+	case !v.clear():
+		if w.reserved() { // for a lease that was adopted, or a call that is back in a place before it
+			c.unreserve(tx, w)
+		}
 		return false
 	case w.reserved():
 		return true
 	}
-	for _, want := range w.wants {
-		for row := range near(tx, leasePrefix, want.Scope, want.Key) {
-			if l := (Lease{}); l.read(row) && l.lapsed && (l.Key == want.Key && l.Holder.same(w.Holder) || l.conflicts(w.Holder, want)) {
-				c.remove(tx, l, Expired)
-			}
-		}
+	for _, l := range v.over {
+		c.remove(tx, l, Expired)
 	}
 	if w.parked() {
 		w.reservedTo = tx.Now().Add(ReserveTime)
@@ -167,8 +157,7 @@ func (c *Core) give(tx Tx, w *waiter, keeps turn) bool {
 		}
 		w.put(tx.Touch)
 	} else {
-		own, offers := c.owned(tx, w)
-		c.grantPlace(tx, w, own, offers)
+		c.tell(tx, w.asker, c.award(tx, w, v))
 	}
 	return true
 }
@@ -183,36 +172,4 @@ func (c *Core) unreserve(tx Tx, w *waiter) {
 			c.serve(tx, want, keeps)
 		}
 	}
-}
-
-// grantPlace grants a place's keys to the call that waits there.
-func (c *Core) grantPlace(tx Tx, w *waiter, own, offers []Lease) {
-	w.remove(tx)
-	list := c.grantAll(tx, w.wants, own, offers, &Request{
-		Holder: w.Holder, TTL: w.ttl, RequestID: w.requestID, KeepAlive: w.keepAlive, Reason: w.reason, since: w.Since,
-	}, w.call, event.LeaseHandedOver)
-	c.tell(tx, w.asker, list)
-}
-
-// owned returns the leases that a place's party has on its keys, and the leases
-// on the other keys that its actor is offered.
-func (c *Core) owned(tx Tx, w *waiter) (own, offers []Lease) {
-	for _, want := range w.wants {
-		var mine bool
-		var offered []Lease
-		for row := range holders(tx, want.Scope, want.Key) {
-			var l Lease
-			switch ok := l.read(row) && l.held(); {
-			case ok && l.Holder.same(w.Holder):
-				mine = true
-				own = append(own, l)
-			case ok && l.gives(w.Holder, want, tx.Now()):
-				offered = append(offered, l)
-			}
-		}
-		if !mine {
-			offers = append(offers, offered...)
-		}
-	}
-	return own, offers
 }

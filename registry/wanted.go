@@ -44,7 +44,7 @@ func (n *Notice) waiter(tx Tx) (w waiter, ok bool) {
 		return waiter{}, false
 	}
 	for w := range waiters(tx, n.Scope, n.Key) {
-		if l.awaitedBy(w.Holder, w.Want) {
+		if l.awaitedBy(w.Holder, w.line()) {
 			return w, true
 		}
 	}
