@@ -76,7 +76,7 @@ func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 			return err
 		})
 		if ctx.Err() != nil {
-			return nil, q.withdraw(ctx, w, tasks)
+			return nil, q.withdraw(ctx, w)
 		}
 		if err != nil || len(tasks) == 0 {
 			return nil, err
@@ -260,18 +260,15 @@ func encodeGrants(tasks ...Claimed) string {
 
 // withdraw ends the claim of a client that is gone. The claim leaves its lines.
 // What it claimed is undone, unless it was cut off and can be sent again.
-func (q *Queue) withdraw(ctx context.Context, w *waiter, tasks []Claimed) error {
+func (q *Queue) withdraw(ctx context.Context, w *waiter) error {
 	cause := context.Cause(ctx)
 	err := q.update(context.WithoutCancel(ctx), &w.Holder, func(tx *ledger) error {
 		w.leaveLines(tx)
-		switch {
-		case w.named && errors.Is(cause, call.ErrCutOff), !w.call.First():
-		case w.call.Recorded():
-			if a, ok := w.call.Take(tx, ClaimKind); ok {
-				q.Undo(tx, w.Holder.Session, a)
-			}
-		default:
-			q.undoClaim(tx, w.Holder.Session, encodeGrants(tasks...))
+		if w.named && errors.Is(cause, call.ErrCutOff) || !w.call.First() {
+			return nil
+		}
+		if a, ok := w.call.Take(tx, ClaimKind); ok {
+			q.Undo(tx, w.Holder.Session, a)
 		}
 		return nil
 	})

@@ -27,11 +27,8 @@ type waiter struct {
 }
 
 func newWaiter(ctx context.Context, c Claim) *waiter {
-	w := &waiter{Claim: c, ctx: ctx, call: call.Of(ctx)}
-	w.named = w.call.Recorded() || c.RequestID != ""
-	if !w.call.Recorded() && (c.Wait > 0 || c.RequestID != "") {
-		w.call = call.Unnamed(c.Holder.Session)
-	}
+	w := &waiter{Claim: c, ctx: ctx, call: call.Asked(ctx, c.Holder.Session, c.Wait > 0)}
+	w.named = call.Of(ctx).Recorded() || c.RequestID != ""
 	if c.RequestID != "" {
 		print := call.PrintOf(append([]string{strconv.Itoa(c.Count), c.TTL.String()}, c.Queues...)...)
 		w.call = w.call.Requested(c.Holder.Session, c.RequestID, print)

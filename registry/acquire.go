@@ -17,6 +17,7 @@ import (
 // An ask is a request while it is answered.
 type ask struct {
 	waiter      // in the place of its party, if that has one
+	found  view // what it sees from there
 	placed bool // it has waited in a place
 	search bool // it waits, and whether that closes a cycle is not known yet
 	ended  int  // how many expired leases it has ended
@@ -104,7 +105,7 @@ func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []G
 	if err := req.check(wants); err != nil {
 		return nil, err
 	}
-	a := ask{waiter: waiter{Request: req, wants: wants, asker: uuid.New(), call: req.named(call.Of(ctx), wants)}}
+	a := ask{waiter: waiter{Request: req, wants: wants, asker: uuid.New(), call: req.named(ctx, wants)}}
 	leave, err := c.Enter(ctx, CallKind, a.call)
 	if err != nil {
 		return nil, err
@@ -181,25 +182,25 @@ func (c *Core) look(tx Tx, a *ask, last bool) ([]Grant, error) {
 	if list, answered, err := c.answered(tx, a); answered {
 		return list, err
 	}
-	place, v, err := c.clearView(tx, a)
-	switch {
-	case err != nil:
+	place, err := c.find(tx, a)
+	if err != nil {
 		return nil, err
-	case len(v.keepers) == 0:
-		if err := c.mayHold(tx, a, len(a.wants)-len(v.own)); err != nil {
-			return nil, err
-		}
-		list := c.award(tx, &a.waiter, v)
-		if place.seq > 0 { // the party may share now what it wanted exclusively
-			c.handOver(tx, a.wants...)
-		}
-		return list, nil
 	}
-	held := c.refusal(tx, v.keepers[0])
-	if a.Wait == 0 {
-		return nil, held
+	if len(a.found.keepers) > 0 {
+		held := c.refusal(tx, a.found.keepers[0])
+		if a.Wait == 0 {
+			return nil, held
+		}
+		return nil, c.wait(tx, a, held, place, last)
 	}
-	return nil, c.wait(tx, a, held, place, last)
+	if err := c.mayHold(tx, a); err != nil {
+		return nil, err
+	}
+	list := c.award(tx, &a.waiter, &a.found)
+	if place.seq > 0 { // the party may share now what it wanted exclusively
+		c.handOver(tx, a.wants...)
+	}
+	return list, nil
 }
 
 // answered finds the answer of a call that is sent again, or whose request_id
@@ -246,26 +247,27 @@ const (
 	heavy = 100
 )
 
-// clearView returns the place of the call's party, and the view from there after
-// the call has ended what is past its deadline: leases that are in the way, and
-// the party's own if somebody waits for them.
-func (c *Core) clearView(tx Tx, a *ask) (place waiter, v *view, err error) {
+// find returns the place of the call's party, and sets what the call finds after
+// it has ended what is past its deadline: leases that are in the way, and the
+// party's own if somebody waits for them.
+func (c *Core) find(tx Tx, a *ask) (place waiter, err error) {
+	v := &a.found
 	for {
 		place, _ = placeOf(tx, a.Holder, a.wants)
 		a.seq, a.Since, a.spent = place.seq, place.Since, place.spent || place.reserved()
-		v = &view{keeps: c.live, asks: true, left: MaxBelow}
+		*v = view{keeps: c.live, asks: true, left: MaxBelow}
 		c.view(tx, &a.waiter, v)
 		a.passed += MaxBelow - v.left
 		switch {
 		case len(v.over) > 0:
 		case v.unread != "":
-			return place, v, corrupt(v.unread)
+			return place, corrupt(v.unread)
 		case v.mixed:
-			return place, v, &ArgumentError{"mode", "must be shared, as you hold the lease shared; release it first to ask for it alone"}
+			return place, &ArgumentError{"mode", "must be shared, as you hold the lease shared; release it first to ask for it alone"}
 		case v.limit != "" && len(v.keepers) == 0:
-			return place, v, &LimitError{Which: v.limit, Max: MaxBelow}
+			return place, &LimitError{Which: v.limit, Max: MaxBelow}
 		default:
-			return place, v, nil
+			return place, nil
 		}
 		for _, l := range v.over {
 			row, _ := tx.Get(l.row)
@@ -273,7 +275,7 @@ func (c *Core) clearView(tx Tx, a *ask) (place waiter, v *view, err error) {
 				c.free(tx, now, Expired)
 			}
 			if a.ended++; tx.Spent() {
-				return place, v, errMore
+				return place, errMore
 			}
 		}
 	}
@@ -281,7 +283,8 @@ func (c *Core) clearView(tx Tx, a *ask) (place waiter, v *view, err error) {
 
 // mayHold refuses a call that would get more leases than its actor, or a scope,
 // may have.
-func (c *Core) mayHold(tx Tx, a *ask, more int) error {
+func (c *Core) mayHold(tx Tx, a *ask) error {
+	more := len(a.wants) - len(a.found.own)
 	if more == 0 {
 		return nil
 	}

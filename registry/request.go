@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -71,14 +72,8 @@ func sortWants(wants []Want, limit int) ([]Want, error) {
 }
 
 // named returns the call under which the answer to the request is recorded.
-func (req *Request) named(asked call.Call, wants []Want) call.Call {
-	switch {
-	case asked.Recorded():
-	case req.Wait == 0:
-		asked = call.Alone(req.Holder.Session)
-	default:
-		asked = call.Unnamed(req.Holder.Session)
-	}
+func (req *Request) named(ctx context.Context, wants []Want) call.Call {
+	asked := call.Asked(ctx, req.Holder.Session, req.Wait > 0)
 	if req.RequestID == "" {
 		return asked
 	}

@@ -105,6 +105,19 @@ func Of(ctx context.Context) Call {
 	return c
 }
 
+// Asked returns the call of ctx, or else a call of the session that cannot be
+// repeated. waits says whether it may have to wait for its answer.
+func Asked(ctx context.Context, session uuid.UUID, waits bool) Call {
+	switch c := Of(ctx); {
+	case c.Recorded():
+		return c
+	case waits:
+		return unnamed(session)
+	default:
+		return Alone(session)
+	}
+}
+
 // Sent returns c as one of the requests with which its client may send the call.
 func (c Call) Sent() Call {
 	c.first = new(atomic.Bool)
@@ -129,9 +142,9 @@ func (c Call) Overtaken() bool { return c.original || c.request != "" }
 // for an earlier one.
 func (c Call) First() bool { return c.first == nil || c.first.Load() }
 
-// Unnamed returns a call that cannot be repeated. It gets a generated name, so
+// unnamed returns a call that cannot be repeated. It gets a generated name, so
 // that it can wait for its answer.
-func Unnamed(session uuid.UUID) Call {
+func unnamed(session uuid.UUID) Call {
 	id := uuid.New()
 	return Call{Session: session, Name: string(id[:]), memory: true}
 }
