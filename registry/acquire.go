@@ -46,9 +46,6 @@ func (c *Core) tell(tx Tx, asker uuid.UUID, list []Grant) {
 	if !ok {
 		return
 	}
-	for i, g := range list {
-		list[i].Similar = similar(tx, g.Scope, g.Key)
-	}
 	tx.AfterCommit(func() {
 		select {
 		case p.(*ask).given <- list:
@@ -88,13 +85,9 @@ func (c *Core) AcquireAll(ctx context.Context, wants []Want, req Request) ([]Gra
 	if err != nil {
 		return nil, err
 	}
-	grants := make([]Grant, len(wants))
-	for _, g := range list {
-		for i, w := range wants {
-			if g.Scope == w.Scope && g.Key == w.Key {
-				grants[i] = g
-			}
-		}
+	grants := make([]Grant, 0, len(wants))
+	for _, w := range wants {
+		grants = append(grants, list[slices.IndexFunc(sorted, func(s Want) bool { return s.compare(w) == 0 })])
 	}
 	return grants, nil
 }
@@ -127,9 +120,6 @@ func (c *Core) acquire(ctx context.Context, wants []Want, req Request) (list []G
 				list, refusal = c.look(tx, &a, last)
 				if a.passed > heavy {
 					engine.TurnOf(ctx).Heavy()
-				}
-				for i, g := range list {
-					list[i].Similar = similar(tx, g.Scope, g.Key)
 				}
 				return refusal
 			})
@@ -220,7 +210,7 @@ func (c *Core) answered(tx Tx, a *ask) (list []Grant, ok bool, err error) {
 		}
 		switch {
 		case ok:
-			list = append(list, Grant{Lease: l.Told(tx)})
+			list = append(list, Grant{Lease: l.Told(tx), Similar: similar(tx, l.Scope, l.Key)})
 		case a.call.Overtaken():
 			return nil, true, c.lost(tx, a.Holder, id, Notice{Scope: want.Scope, Key: want.Key, LeaseID: id, Reason: string(Released), At: tx.Wall()})
 		default: // the client may use one name for all its calls
@@ -321,6 +311,9 @@ func (c *Core) award(tx Tx, w *waiter, v *view) []Grant {
 			list = append(list, Grant{Lease: l.Told(tx)})
 		}
 		ids.ID(list[len(list)-1].ID)
+	}
+	for i, g := range list { // only now, as they may be similar to one another
+		list[i].Similar = similar(tx, g.Scope, g.Key)
 	}
 	if len(v.own) < len(w.wants) {
 		keep := call.Keep

@@ -94,15 +94,8 @@ func (l *Lease) conflicts(h Holder, want Want) bool {
 }
 
 // keepsOut reports whether the lease keeps a party from a key that overlaps with
-// its own. A lapsed lease keeps nobody out. A party's own
-// lease keeps it out only if it shares the key and now wants it exclusively.
-func (l *Lease) keepsOut(h Holder, want Want) bool {
-	if l.lapsed {
-		return false
-	}
-	mine := l.Holder.same(h) && l.Key == want.Key && l.Shared && !want.Shared
-	return mine || l.conflicts(h, want)
-}
+// its own. A lapsed lease keeps nobody out.
+func (l *Lease) keepsOut(h Holder, want Want) bool { return !l.lapsed && l.conflicts(h, want) }
 
 // Mode returns "shared" or "exclusive".
 func (l *Lease) Mode() string {

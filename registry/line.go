@@ -327,8 +327,8 @@ func (c *Core) wanted(tx Tx, l *Lease) bool {
 		if row.Key == l.row {
 			continue
 		}
-		if !other.read(row) || other.keepsOut(l.Holder, want) || other.Key == l.Key && !other.lapsed && !(l.Shared && other.Shared) {
-			return true // a party has at most one lease on a key
+		if !other.read(row) || other.keepsOut(l.Holder, want) {
+			return true
 		}
 	}
 	for range c.placesBefore(tx, l.Holder, want, math.MaxUint64, c.live) {

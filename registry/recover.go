@@ -73,10 +73,11 @@ func (c *Core) Recover(ctx context.Context) error {
 			}
 		}
 		// All places are parked before any is served, because a key may be
-		// wanted in several lines.
+		// wanted in several lines. A place whose turn was spent has it again, also
+		// before a lease that has lapsed meanwhile.
 		for row := range tx.Scan(waitPrefix) {
 			if w := (waiter{}); w.read(row) {
-				c.recoverTurn(tx, w)
+				c.handOver(tx, w.line())
 			}
 		}
 		return nil
@@ -106,19 +107,6 @@ func (l *Lease) recovered(tx Tx) {
 		}
 	}
 	l.touch(tx)
-}
-
-// recoverTurn reserves a free key for the first in its line. It ends a lapsed
-// lease first if the key is wanted: when the lease lapsed, the place may have
-// used up its reservation, and the restart has given it a new one.
-func (c *Core) recoverTurn(tx Tx, w waiter) {
-	for row := range near(tx, leasePrefix, w.Scope, w.Key) {
-		var l Lease
-		if l.read(row) && l.lapsed && c.wanted(tx, &l) {
-			c.free(tx, l, Expired)
-		}
-	}
-	c.handOver(tx, w.line())
 }
 
 func corrupt(key string) error { return fmt.Errorf("%w: %q", engine.ErrCorrupt, key) }

@@ -69,7 +69,7 @@ func (c *Core) view(tx Tx, w *waiter, v *view) {
 				v.own = append(v.own, l)
 			case !w.parked() && l.gives(w.Holder, want, tx.Now()):
 				v.offers = append(v.offers, l)
-			case l.keepsOut(w.Holder, want) && (v.all || len(v.keepers) == 0):
+			case l.conflicts(w.Holder, want) && (v.all || len(v.keepers) == 0):
 				kept := l
 				v.keepers = append(v.keepers, keeper{want: want, lease: &kept})
 			}

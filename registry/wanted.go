@@ -13,7 +13,7 @@ func (c *Core) warn(tx Tx, w *waiter) {
 				return
 			}
 			var l Lease
-			if !l.read(row) || l.awaited || !l.awaitedBy(w.Holder, want) || l.gives(w.Holder, want, tx.Now()) {
+			if !l.read(row) || l.awaited || !l.keepsOut(w.Holder, want) || l.gives(w.Holder, want, tx.Now()) {
 				continue
 			}
 			n := Notice{
@@ -27,12 +27,6 @@ func (c *Core) warn(tx Tx, w *waiter) {
 	}
 }
 
-// awaitedBy reports whether a party that waits for a key waits for this lease
-// of another party.
-func (l *Lease) awaitedBy(h Holder, want Want) bool {
-	return !l.Holder.same(h) && l.keepsOut(h, want)
-}
-
 // waiter returns the place that the notice names: the one that was waiting when
 // the notice was written or, if that is gone, the first in line now.
 func (n *Notice) waiter(tx Tx) (w waiter, ok bool) {
@@ -44,7 +38,7 @@ func (n *Notice) waiter(tx Tx) (w waiter, ok bool) {
 		return waiter{}, false
 	}
 	for w := range waiters(tx, n.Scope, n.Key) {
-		if l.awaitedBy(w.Holder, w.line()) {
+		if l.keepsOut(w.Holder, w.line()) {
 			return w, true
 		}
 	}
