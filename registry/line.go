@@ -172,12 +172,12 @@ func (w *waiter) count(tx Tx, n int) {
 
 // placeOf finds a party's place in the lines for some keys.
 func placeOf(tx Tx, h Holder, wants []Want) (w waiter, ok bool) {
-	ref, ok := tx.Get(placeKey(h, wants))
-	if !ok {
-		return waiter{}, false
+	if ref, ok := tx.Get(placeKey(h, wants)); ok {
+		if row, ok := tx.Get(ref.Value); ok && w.read(row) {
+			return w, true
+		}
 	}
-	row, ok := tx.Get(ref.Value)
-	return w, ok && w.read(row)
+	return waiter{}, false
 }
 
 // ticketOf returns the name of a party's place in line. It reveals nothing that
