@@ -305,12 +305,19 @@ func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(Notice) bool) (
 	var stale []Notice // they have become void
 	inOrder := func(a, b Notice) int { return a.at.Compare(b.at) }
 	for _, n := range slices.SortedStableFunc(untoldOf(tx, h), inOrder) {
+		full := len(list) >= limit
+		if n.Kind == Loss && full { // it never becomes void, and there may be many
+			if tells(n) {
+				more++
+			}
+			continue
+		}
 		n, ok := n.now(tx, h.Actor)
 		switch {
 		case !ok:
 			stale = append(stale, n)
 		case !tells(n):
-		case len(list) >= limit:
+		case full:
 			more++
 		default:
 			list = append(list, n)
