@@ -164,6 +164,30 @@ func TestAKeyIsReservedOnceForTheFirstWhoIsBetweenTwoCalls(t *testing.T) {
 	})
 }
 
+// A key is reserved against those behind. A party before, whose turn was spent while it
+// was away, does not wait for the end of another's reservation.
+func TestAReservationKeepsNobodyOutWhoIsBeforeIt(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b, c := h.party("A"), h.party("B"), h.party("C")
+		g := a.acquire(registry.Request{Key: "x", TTL: time.Hour})
+		for _, p := range []party{b, c} {
+			_, err := p.try(registry.Request{Key: "x", Wait: time.Second})
+			mustBe[*registry.WaitError](t, err)
+		}
+		a.release(g)
+		time.Sleep(registry.ReserveTime + 1)
+		_, err := a.try(registry.Request{Key: "x"})
+		if held := mustBe[*registry.HeldError](t, err); !held.Reserved || held.Holder.Path != "C" {
+			t.Errorf("A is told %+v", held)
+		}
+		g = b.acquire(registry.Request{Key: "x"})
+		h.check()
+		waiting := c.wait(registry.Request{Key: "x"})
+		b.release(g)
+		granted(t, waiting)
+	})
+}
+
 func TestAPlaceIsKeptForItsPartyWithoutATicket(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		a, b, c := h.party("A"), h.party("B"), h.party("C")
