@@ -86,6 +86,32 @@ func TestAnotherSessionOfTheActorIsAnotherPartyUntilItAdopts(t *testing.T) {
 				t.Errorf("the one that adopted is told %+v", news)
 			}
 		})
+		isTold := func(p party) {
+			t.Helper()
+			if err := h.eng.Update(t.Context(), func(tx registry.Tx) error {
+				h.TakeUntold(tx, p.Holder, 10, anyParty)
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 { // as a timer does, or a shim that sends a call again
+			_, err = one.renew(g, 0)
+			if lost := mustBe[*registry.LostError](t, err); lost.SupersededBy != "W1" || lost.Reason != string(registry.Adopted) {
+				t.Errorf("the session before renews what it has not been told of: %+v", lost)
+			}
+		}
+		isTold(one)
+		if back, err := one.renew(g, 0); err != nil || back.Token <= l.Token {
+			t.Errorf("the session before knows, and adopts it back: %+v %v", back, err)
+		}
+		if _, err = two.renew(g, 0); err == nil {
+			t.Error("the other one has not been told, and adopts it")
+		}
+		isTold(two)
+		if _, err = two.renew(g, 0); err != nil {
+			t.Error(err)
+		}
 		h.endSession(one) // the late clean-up of the old session
 		h.view(func(tx registry.Tx) {
 			l, ok := h.Registry("run:1").Get(tx, "x")

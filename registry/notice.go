@@ -233,6 +233,13 @@ func (c *Core) lost(tx Tx, caller Holder, id uuid.UUID, otherwise Notice) error 
 	return ErrNotHolder
 }
 
+// untold reports whether the caller has lost a lease and has not been told yet.
+func untold(tx Tx, caller Holder, id uuid.UUID) bool {
+	var n Notice
+	row, ok := tx.Get(lostKey(caller.Actor, id))
+	return ok && n.read(row) && !n.told && n.Session == caller.Session && n.Party == caller.Party
+}
+
 // untoldOf yields the notices that a session has not been told of, as they were
 // when they were raised.
 func untoldOf(tx Tx, h Holder) iter.Seq[Notice] {

@@ -17,9 +17,11 @@ import (
 // Renew moves the lease's deadline to ttl from now, if that is later. A zero
 // ttl means the lease's present ttl. If another party of the holder's actor
 // knows the id, it adopts the lease, so a reconnected client keeps its leases.
-// An adopted lease gets a new token, and its former holder is told. A call that
-// has adopted a lease and is sent again does not take it from a party that has
-// adopted it since.
+// An adopted lease gets a new token, and its former holder is told. The former
+// holder can adopt it back once it knows: until it is told, Renew refuses it with a
+// [LostError], or a renewal by a timer, or one that is sent again, would take the
+// lease back unasked. A call that has adopted a lease and is sent again does not take
+// it from a party that has adopted it since.
 func (c *Core) Renew(ctx context.Context, caller Holder, id uuid.UUID, ttl time.Duration) (l Lease, err error) {
 	if ttl != 0 {
 		if err := CheckTTL(ttl); err != nil {
@@ -71,6 +73,8 @@ func (c *Core) renew(tx Tx, asked call.Call, caller Holder, id uuid.UUID, ttl ti
 			return Lease{}, err
 		case adopted: // somebody has adopted it since, or it would be the caller's
 			return Lease{}, c.lost(tx, caller, id, Notice{Scope: l.Scope, Key: l.Key, LeaseID: id, Reason: string(Adopted), SupersededBy: l.Holder.Path, At: tx.Wall()})
+		case untold(tx, caller, id):
+			return Lease{}, c.lost(tx, caller, id, Notice{})
 		}
 		cause := Adopted
 		if caller.Session == l.Holder.Session {
