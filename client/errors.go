@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // These are the reasons for which the context of a lease or a task ends; see
@@ -55,7 +56,7 @@ func errorOf(status int, body []byte) *Error {
 	var p struct{ Code, Detail, Message string }
 	if json.Unmarshal(body, &p) != nil || p.Code == "" {
 		e.foreign = true
-		e.Code, e.Message = "UNAVAILABLE", fmt.Sprintf("%d %s: %.200s", status, http.StatusText(status), body)
+		e.Code, e.Message = "UNAVAILABLE", strings.TrimSuffix(fmt.Sprintf("%d %s: %.200s", status, http.StatusText(status), body), ": ")
 		return e
 	}
 	e.Code, e.Message = p.Code, p.Detail+p.Message

@@ -108,9 +108,14 @@ func (h *house) open(addr string) *door {
 
 // refuse has a proxy at an address whose server does not answer.
 func (h *house) refuse(addr string) {
+	h.replace(addr, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+}
+
+// replace has another server at an address.
+func (h *house) replace(addr string, answer http.HandlerFunc) {
 	h.doors[addr].shut()
 	d := &door{conns: make(chan net.Conn), done: make(chan struct{}), ended: make(chan error, 1)}
-	proxy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })}
+	proxy := &http.Server{Handler: answer}
 	d.stop = func() { proxy.Close() }
 	go func() { d.ended <- proxy.Serve(d) }()
 	h.mu.Lock()

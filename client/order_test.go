@@ -151,6 +151,49 @@ func TestTheStreamOfNoticesGoesToTheNextServer(t *testing.T) {
 	})
 }
 
+// A call goes to the next server if a proxy answers for one, or an answer breaks off. If
+// there is no other server, the call is sent again until the server is back.
+func TestACallGoesToAServerThatAnswers(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.open("localhost:81")
+		one := h.machine().open("one", "http://localhost", "http://localhost:81")
+		for _, broken := range []http.HandlerFunc{
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
+			func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "100") },
+			func(w http.ResponseWriter, r *http.Request) { // to calls alone: the stream of notices goes on
+				if r.Header.Get("Accept") != "text/event-stream" {
+					w.WriteHeader(http.StatusServiceUnavailable)
+					return
+				}
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			},
+		} {
+			h.replace("localhost:80", broken)
+			if err := one.Store(t.Context(), "/shared/a", 1); err != nil {
+				t.Errorf("another server is there: %v", err)
+			}
+			h.doors["localhost:80"].shut()
+			h.open("localhost:80")
+			h.replace("localhost:81", broken)
+			if err := one.Store(t.Context(), "/shared/a", 1); err != nil {
+				t.Errorf("the first server is back: %v", err)
+			}
+			h.doors["localhost:81"].shut()
+			h.open("localhost:81")
+		}
+		h.doors["localhost:81"].shut()
+		h.refuse("localhost:80")
+		time.AfterFunc(10*time.Second, func() {
+			h.doors["localhost:80"].shut()
+			h.open("localhost:80")
+		})
+		if err := one.Store(t.Context(), "/shared/a", 1); err != nil {
+			t.Errorf("a server is back: %v", err)
+		}
+	})
+}
+
 // A session that is being opened when its client is closed is ended, too.
 func TestCloseLeavesNoSessionThatIsBeingOpened(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {

@@ -61,11 +61,8 @@ func (c *Client) handle() (string, error) {
 func (c *Client) endSession(ctx context.Context, handle string) (err error) {
 	for range c.servers.list {
 		_, _, err = c.send(ctx, &request{method: http.MethodDelete, path: "/session"}, handle)
-		if ended(err) {
-			return nil // already
-		}
-		if err == nil || !retriable(err) {
-			return err
+		if err == nil || ended(err) {
+			return nil
 		}
 	}
 	return err

@@ -271,6 +271,29 @@ func TestConcurrentCallsAreSentTogether(t *testing.T) {
 	})
 }
 
+// A worker outlives an outage that a call does not, whether its server or a proxy answers.
+func TestAWorkerOutlivesAnOutage(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		one := h.client("one")
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- one.Work(ctx, client.Worker{Queues: []string{"q"}, Handle: func(context.Context, *client.Task) (any, error) {
+				stop()
+				return nil, nil
+			}})
+		}()
+		h.refuse("localhost:80")
+		time.Sleep(10 * time.Minute)
+		h.doors["localhost:80"].shut()
+		h.open("localhost:80")
+		enqueue(t, h.client("two"), client.NewTask{Queue: "q", Payload: 1})
+		if err := <-done; err != nil || ctx.Err() == nil {
+			t.Errorf("it has ended: %v", err)
+		}
+	})
+}
+
 // A call is made once, whatever becomes of its answer.
 func TestACallWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
