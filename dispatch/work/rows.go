@@ -115,13 +115,12 @@ func Drop(tx engine.Tx, actor uuid.UUID) {
 	tx.Delete(resultKey(actor))
 }
 
-// Forget drops the work of an ended actor that has no actors below it any more.
-// What was spent on it stays in the purse of its lead.
+// Forget drops the work of an actor that has ended, as have all below it, so nothing
+// is reserved for it. What was spent on it stays in the purse of its lead.
 func Forget(tx engine.Tx, actor uuid.UUID) {
 	w, ok := Get(tx, actor)
 	Drop(tx, actor)
 	if lead, alive := Get(tx, w.Lead); ok && alive {
-		lead.Reserved -= w.Claim()
 		lead.Forgotten += w.Settled()
 		Put(tx, lead)
 	}
