@@ -285,6 +285,32 @@ func TestALargeTreeOfAgentsHoldsUpNobody(t *testing.T) {
 	}
 }
 
+// Who drains a run with many agents, and stops them, holds up nobody for longer than with
+// few: besides the index, a transaction reads the rows of some of them.
+func TestADrainStopsAgentsInSteps(t *testing.T) {
+	const few, many = 150, 250
+	most := func(agents int) (rows int64) {
+		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
+			tr := h.dispatch(work.Settings{})
+			tr.start()
+			for range agents {
+				tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
+			}
+			for len(tr.start().Launch) > 0 {
+			}
+			count.most.Store(0)
+			if left, err := h.DrainRun(t.Context(), tr.op, "r", "enough", true); err != nil || left != agents+1 {
+				t.Errorf("%d agents are left: %v", left, err)
+			}
+			rows = count.most.Load()
+		})
+		return rows
+	}
+	if a, b := most(few), most(many); b > a+2*(many-few) {
+		t.Errorf("a transaction reads %d rows with %d agents, and %d with %d", a, few, b, many)
+	}
+}
+
 // A listing of leases finds the layers of a run without reading its workers, most of
 // which have ended in a run that has lasted for long: each costs a row of the index.
 func TestAListingOfLeasesReadsNoWorkers(t *testing.T) {

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -60,7 +61,7 @@ func at(h *house, fs *vfs.MemFS, story func(h *house)) {
 		if from, ok := h.family.Load(pid); ok {
 			p = from.(process.Running)
 		}
-		p.PID, p.Start = pid, "1"
+		p.PID, p.Start = pid, cmp.Or(p.Start, "1")
 		return p
 	}
 	h.open()

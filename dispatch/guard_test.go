@@ -165,6 +165,35 @@ func TestASessionTakesOverFromTheGuest(t *testing.T) {
 	})
 }
 
+// What one session of an actor has taken over from another of its sessions is not given
+// back with what that other one has written to.
+func TestAWriterLetsGoOfNothingThatAnotherSessionTookOver(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, token := h.add(dispatch.Root, "", "root")
+		session := func(shim int) *dispatch.Session {
+			h.family.Store(shim, process.Running{Parent: 10})
+			return h.connect(dispatch.Credentials{Token: token}, shim)
+		}
+		first := session(11)
+		defer h.hangUp(first)
+		if _, err := first.Guard(t.Context(), "", []string{"file:a", "file:b"}, hold, ""); err != nil {
+			t.Fatal(err)
+		}
+		second := session(12)
+		defer h.hangUp(second)
+		h.take(second, dispatch.RunScope, "file:a", time.Hour)
+		if err := first.LetGo(t.Context(), "", true); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.heldBy(second, dispatch.RunScope, "file:a"); got != "root" {
+			t.Errorf("what the second session took over is held by %q", got)
+		}
+		if got := h.heldBy(second, dispatch.RunScope, "file:b"); got != "" {
+			t.Errorf("what the first one let go of is held by %q", got)
+		}
+	})
+}
+
 // A user who begins another conversation in the same client finds the files free that
 // the last one has written to, once it rests. While it works it keeps them, it keeps
 // what it asked for itself, and whoever waits gets a file first.

@@ -121,8 +121,35 @@ func TestAConnectionFromALaunchedProcessIsItsActors(t *testing.T) {
 				t.Errorf("what a process left behind is an operator: %v", err)
 			}
 		}
+		runs(root, 1, root, root) // another process has its number now
+		h.family.Store(root, process.Running{Peer: process.Peer{Start: "2"}, Parent: 1, Group: root, Session: root})
+		for _, pid := range []int{root, runs(501, 1, root, root), runs(502, root, 502, root)} {
+			se, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, process.Peer{PID: pid, Start: "2", Transport: "unix"})
+			if err != nil {
+				t.Errorf("process %d, of one that has the number of an agent that has ended, is no operator: %v", pid, err)
+				continue
+			}
+			h.hangUp(se)
+		}
 		tr.ids["W1"] = other.Actor.ID
 		tr.exitAll()
+	})
+}
+
+// A daemon that starts again while an agent is being launched knows no process of it, and
+// takes none that it cannot see, as the leader of a session outside of a container, for it.
+func TestAnAgentWithoutAProcessHasNoKin(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.dispatch(work.Settings{})
+		tr.orders()
+		h.crash()
+		h.alive.Store(60, true)
+		h.family.Store(60, process.Running{Parent: 1, Group: 60})
+		se, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, process.Peer{PID: 60, Start: "1", Transport: "unix"})
+		if err != nil {
+			t.Fatalf("a process whose session has no number here: %v", err)
+		}
+		h.hangUp(se)
 	})
 }
 
