@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -103,6 +104,10 @@ func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, err
 	w.Branch = branch
 	if _, err := git(ctx, dir, "worktree", "add", "--quiet", "-b", branch, path, head); err != nil {
 		err = fmt.Errorf("worktree for %s at %s: %w", branch, path, err)
+		if other := inTheWay(ctx, dir, branch); other != "" {
+			err = fmt.Errorf("worktree for %s: git makes no branch of that name beside %s, which an earlier run left: "+
+				"merge what you want of that, then git branch -D %s", branch, other, other)
+		}
 		return nil, errors.Join(err, w.undo(dir))
 	}
 	// The requested directory may contain nothing that git tracks.
@@ -141,6 +146,19 @@ func dropEmpty(ctx context.Context, dir, branch, head string) error {
 			"merge what you want of it, then remove its worktree if it has one, and git branch -D %s", branch)
 	}
 	return nil
+}
+
+// inTheWay returns a branch that git cannot have beside one of this name, because a file
+// of the one would be a directory of the other, or "". An actor that had no actors
+// below it in an earlier run may have some now, and the other way round.
+func inTheWay(ctx context.Context, dir, branch string) string {
+	for above := path.Dir(branch); above != "."; above = path.Dir(above) {
+		if _, err := git(ctx, dir, "show-ref", "--verify", "--quiet", "refs/heads/"+above); err == nil {
+			return above
+		}
+	}
+	below, _ := git(ctx, dir, "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", "refs/heads/"+branch+"/")
+	return below
 }
 
 // kept reports whether the worktree exists, on its branch.

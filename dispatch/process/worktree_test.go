@@ -217,6 +217,26 @@ func TestWorktreeThatCannotBeLeavesNothing(t *testing.T) {
 	}
 }
 
+// An actor that was a worker in an earlier run may be a lead now, and the other way round.
+func TestABranchInTheWayIsNamed(t *testing.T) {
+	repo := repository(t)
+	git(t, repo, "branch", "leasehold/run/worker")
+	git(t, repo, "branch", "leasehold/run/lead/W1")
+	before := traces(t, repo)
+	for branch, there := range map[string]string{
+		"leasehold/run/worker/W1": "leasehold/run/worker",
+		"leasehold/run/lead":      "leasehold/run/lead/W1",
+	} {
+		_, err := process.MakeWorktree(t.Context(), repo, filepath.Join(t.TempDir(), "wt"), branch)
+		if err == nil || !strings.HasSuffix(err.Error(), "then git branch -D "+there) {
+			t.Errorf("%s beside %s: %v", branch, there, err)
+		}
+	}
+	if after := traces(t, repo); after != before {
+		t.Errorf("left:\n%s", after)
+	}
+}
+
 func TestARepositoryWithoutACommitIsKnown(t *testing.T) {
 	none, bare := t.TempDir(), t.TempDir()
 	git(t, bare, "init", "--quiet")
