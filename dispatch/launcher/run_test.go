@@ -1,6 +1,7 @@
 package launcher_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -360,6 +361,60 @@ func TestOnlyOneProcessDispatchesARun(t *testing.T) {
 	if _, err := third.end(); err == nil || !strings.Contains(err.Error(), "run shared is over: its summary is in") {
 		t.Errorf("one that had looked before the run was over: %v", err)
 	}
+}
+
+// A run whose dispatcher was killed can be resumed at once, although the daemon may notice
+// the end of that dispatcher only then.
+func TestAResumeOutlastsTheConnectionOfTheDispatcher(t *testing.T) {
+	h := newHouse(t)
+	before, err := h.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	answer, err := before.Call(t.Context(), "operator_run_dispatch", map[string]any{"run": "early", "root": map[string]any{"name": "root", "agent": "sh", "prompt": "go"}, "agents": []string{"sh"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var begun struct{ Root string }
+	if err := json.Unmarshal(answer.Object, &begun); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := before.Call(t.Context(), "operator_launch_exited", map[string]any{"run": "early", "actor_id": begun.Root, "status": "failed"}); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	d := h.dispatch("early", "echo resumed", func(o *launcher.Options) {
+		put(t, o.Directory, launcher.RunFile{Dispatcher: process.Peer{PID: os.Getpid(), Start: "another process of this pid"}})
+		o.Resume = true
+		o.Connect = func(ctx context.Context) (*client.Client, error) {
+			nc, err := (&net.Dialer{}).DialContext(ctx, "unix", h.socket)
+			if err != nil {
+				return nil, err
+			}
+			return client.Connect(ctx, overheard{nc, func(heard []byte) {
+				if bytes.Contains(heard, []byte("is already dispatched")) {
+					once.Do(func() { _ = before.Close() })
+				}
+			}}, server.Hello{Operator: true}, "launcher", "test")
+		}
+	})
+	if s, err := d.end(); err != nil || len(s.Actors) != 1 || string(s.Actors[0].Result) != `"resumed"` {
+		t.Errorf("error %v, summary %+v", err, s)
+	}
+	once.Do(func() { t.Error("the daemon had noticed it") })
+}
+
+// An overheard connection shows what is read from it.
+type overheard struct {
+	net.Conn
+	heard func([]byte)
+}
+
+func (o overheard) Read(p []byte) (int, error) {
+	n, err := o.Conn.Read(p)
+	o.heard(p[:n])
+	return n, err
 }
 
 // Ctrl-C also reaches a process that is just being started, and has no session of its
