@@ -374,7 +374,7 @@ func TestUninstallAfterOthersHaveWritten(t *testing.T) {
 		h.write(".codex/config.toml", text+"\n[mcp_servers.files]\ncommand = \"npx\"\n")
 		h.ok("codex", "--check")
 		h.ok("codex", "--uninstall", "--yes")
-		if got, want := h.read(".codex/config.toml"), "# mine\nmodel = \"o3\"\n\n\n[mcp_servers.files]\ncommand = \"npx\"\n"; got != want {
+		if got, want := h.read(".codex/config.toml"), "# mine\nmodel = \"o3\"\n\n[mcp_servers.files]\ncommand = \"npx\"\n"; got != want {
 			t.Errorf("it is\n%q, want\n%q", got, want)
 		}
 	})
@@ -383,22 +383,29 @@ func TestUninstallAfterOthersHaveWritten(t *testing.T) {
 // What is missing again, or was made worse, is found by --check and mended, and
 // all of it is taken back in the end.
 func TestDriftIsMended(t *testing.T) {
-	h := newHome(t)
-	h.write(".gemini/settings.json", "{\n  \"theme\": \"dark\"\n}\n")
-	h.write(".gemini/GEMINI.md", "# Mine\n")
-	before := h.all()
-	h.ok("gemini", "--yes")
-	set := h.all()
-	h.write(".gemini/settings.json", strings.Replace(h.read(".gemini/settings.json"), "600000", "1000", 1))
-	h.write(".gemini/GEMINI.md", strings.Replace(h.read(".gemini/GEMINI.md"), "## Leases", "## Other", 1))
-	out, err := h.run("gemini", "--check")
-	if err == nil || strings.Count(out, "change   ") != 2 || strings.Contains(out, "sub-agent") || !strings.Contains(out, "- 1000") || !strings.Contains(out, "+ 600000") {
-		t.Errorf("--check: %v\n%s", err, out)
+	for client, c := range map[string]struct{ file, text, memory, name, good, poor string }{
+		"gemini": {".gemini/settings.json", "{\n  \"theme\": \"dark\"\n}\n", ".gemini/GEMINI.md", `"timeout": `, "600000", "1000"},
+		"codex":  {".codex/config.toml", "model = \"x\"\n", ".codex/AGENTS.md", "tool_timeout_sec = ", "600", "5"},
+	} {
+		t.Run(client, func(t *testing.T) {
+			h := newHome(t)
+			h.write(c.file, c.text)
+			h.write(c.memory, "# Mine\n")
+			before := h.all()
+			h.ok(client, "--yes")
+			set := h.all()
+			h.write(c.file, strings.Replace(h.read(c.file), c.name+c.good, c.name+c.poor, 1))
+			h.write(c.memory, strings.Replace(h.read(c.memory), "## Leases", "## Other", 1))
+			out, err := h.run(client, "--check")
+			if err == nil || strings.Count(out, "change   ") != 2 || strings.Contains(out, "sub-agent") || !strings.Contains(out, "- "+c.poor) || !strings.Contains(out, "+ "+c.good) {
+				t.Errorf("--check: %v\n%s", err, out)
+			}
+			h.ok(client, "--yes")
+			h.same(set, "setup after a drift")
+			h.ok(client, "--uninstall", "--yes")
+			h.same(before, "--uninstall after a drift")
+		})
 	}
-	h.ok("gemini", "--yes")
-	h.same(set, "setup after a drift")
-	h.ok("gemini", "--uninstall", "--yes")
-	h.same(before, "--uninstall after a drift")
 }
 
 // AGENTS.md is several clients': the block is written once, and stays until the

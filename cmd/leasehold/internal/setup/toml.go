@@ -211,7 +211,11 @@ func (l tomlText) undo(text []byte, e edit) ([]byte, bool) {
 		if next := bytes.IndexByte(text[end:], '\n'); next >= 0 && blank(text[end:end+next]) {
 			end += next + 1
 		}
-		text = splice(text, p.start, end-p.start, "")
+		start := p.start
+		if gap := e.Ins[:len(e.Ins)-len(strings.TrimLeft(e.Ins, "\r\n"))]; p.head && bytes.HasSuffix(text[:start], []byte("\n"+gap)) {
+			start -= len(gap) // the empty line before the table
+		}
+		text = splice(text, start, end-start, "")
 	}
 	return text, l.check(text) == nil
 }
