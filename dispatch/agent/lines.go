@@ -36,7 +36,7 @@ func (l *lines) objects() iter.Seq[[]byte] {
 		for {
 			part, err := l.in.ReadSlice('\n')
 			l.keep(part)
-			if !long && len(line)+len(part) <= maxLine {
+			if len(line)+len(part) <= maxLine {
 				line = append(line, part...)
 			} else {
 				long = true
