@@ -248,7 +248,7 @@ func absent(err error) bool {
 
 // mayStart refuses to start a daemon that would take the place of another.
 func (d *Dialer) mayStart() error {
-	if run := os.Getenv("LEASEHOLD_RUN_ID"); run != "" && os.Getenv("LEASEHOLD_LIFE") != "" {
+	if os.Getenv("LEASEHOLD_LIFE") != "" { // of a launcher
 		return exit.Hint(fmt.Errorf("%w listens at %s, and an agent of a run starts none: its dispatcher does", ErrNoDaemon, d.target.Socket),
 			"wait for the dispatcher to start it; if the dispatcher has ended, so does this process")
 	}
