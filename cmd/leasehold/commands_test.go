@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +19,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 // everyCommand returns the commands that users see, groups included.
@@ -169,6 +173,49 @@ func TestEveryListHasJSON(t *testing.T) {
 		}
 		if c.Flags().Lookup("json") == nil {
 			t.Errorf("%s has no --json", name)
+		}
+	}
+}
+
+// A command gets all runs with all actors, wherever the daemon's pages end: between two
+// runs, or within one.
+func TestRunsAreReadToTheLastPage(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	add := func(run int, name, role string) {
+		var made struct{}
+		asOperator(t, "operator_actor_add", map[string]any{"run": fmt.Sprint("r", run), "name": name, "role": role}, &made)
+	}
+	for run := range 4 {
+		add(run, "root", "root")
+		for worker := range run {
+			add(run, fmt.Sprint("W", worker), "worker")
+		}
+	}
+	nc, err := net.Dial("unix", inDir(t, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Connect(t.Context(), nc, server.Hello{Operator: true}, "test", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	runs := func(args map[string]any) (runs any) {
+		answer, err := connection.Call(t.Context(), c, "operator_tree", args)
+		if err == nil {
+			err = json.Unmarshal(answer.Object, &runs)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runs
+	}
+	whole := runs(nil)
+	for limit := range 6 {
+		if paged := runs(map[string]any{"limit": limit + 1}); !reflect.DeepEqual(paged, whole) {
+			t.Errorf("in pages of %d actors: %v\nwant %v", limit+1, paged, whole)
 		}
 	}
 }

@@ -413,11 +413,11 @@ func TestTheHookTellsWhatIsNotTold(t *testing.T) {
 			t.Fatalf("%v: %v %s", args, err, out)
 		}
 	}
-	for name, client := range map[string]struct{ write, next, stop string }{
-		"claude":   {`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":%q}}`, `{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Read"}`, `{"cwd":%q,"hook_event_name":"Stop"}`},
-		"codex":    {`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"*** Begin Patch\n*** Add File: %s\n*** End Patch"}}`, `{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}`, `{"cwd":%q,"hook_event_name":"Stop"}`},
-		"gemini":   {`{"cwd":%q,"hook_event_name":"BeforeTool","tool_name":"write_file","tool_input":{"file_path":%q}}`, `{"cwd":%q,"hook_event_name":"AfterTool","tool_name":"read_file"}`, `{"cwd":%q,"hook_event_name":"AfterAgent"}`},
-		"opencode": {`{"dir":%q,"event":"before","tool":"edit","args":{"filePath":%q}}`, `{"dir":%q,"event":"after","tool":"read"}`, ""},
+	for name, client := range map[string]struct{ write, next, own, stop string }{
+		"claude":   {`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":%q}}`, `{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Read"}`, `{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"mcp__leasehold__lease_list"}`, `{"cwd":%q,"hook_event_name":"Stop"}`},
+		"codex":    {`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"*** Begin Patch\n*** Add File: %s\n*** End Patch"}}`, `{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}`, `{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"mcp__leasehold__lease_list"}`, `{"cwd":%q,"hook_event_name":"Stop"}`},
+		"gemini":   {`{"cwd":%q,"hook_event_name":"BeforeTool","tool_name":"write_file","tool_input":{"file_path":%q}}`, `{"cwd":%q,"hook_event_name":"AfterTool","tool_name":"read_file"}`, `{"cwd":%q,"hook_event_name":"AfterTool","tool_name":"mcp_leasehold_lease_list"}`, `{"cwd":%q,"hook_event_name":"AfterAgent"}`},
+		"opencode": {`{"dir":%q,"event":"before","tool":"edit","args":{"filePath":%q}}`, `{"dir":%q,"event":"after","tool":"read"}`, "", ""},
 	} {
 		file := name + ".txt"
 		h := newHooked(t, shop)
@@ -426,6 +426,11 @@ func TestTheHookTellsWhatIsNotTold(t *testing.T) {
 		}
 		next := fmt.Sprintf(client.next, shop)
 		leasehold("call", "actor_message", "to=holder of file:"+file, "text=are you done?")
+		if client.own != "" { // that call has it in its answer
+			if out := h.run(name, fmt.Sprintf(client.own, shop)); out != "" {
+				t.Errorf("%s is told at a call of leasehold: %s", name, out)
+			}
+		}
 		told := h.run(name, next)
 		for _, want := range []string{"are you done?", "another agent, not your user", file, "additionalContext"} {
 			if !strings.Contains(told, want) && (name != "opencode" || want != "additionalContext") {

@@ -1,7 +1,9 @@
 package shim
 
 import (
+	"io"
 	"os"
+	"strconv"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -62,5 +64,16 @@ func TestAnAnswerIsTakenWhenItIsRead(t *testing.T) {
 				t.Errorf("%s: the answer of another request with this id is taken", name)
 			}
 		})
+	}
+}
+
+// Of the answers that were read only the latest are remembered.
+func TestAnswersAreForgotten(t *testing.T) {
+	d := newDelivery(io.Discard)
+	for i := range 2*maxTaken + 1 {
+		d.note(strconv.Itoa(i), time.Now())
+	}
+	if _, latest := d.taken[strconv.Itoa(2*maxTaken)]; !latest || len(d.taken) != maxTaken || len(d.order) != maxTaken {
+		t.Errorf("%d answers are remembered, %d in order; the latest: %v", len(d.taken), len(d.order), latest)
 	}
 }
