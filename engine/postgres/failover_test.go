@@ -189,4 +189,7 @@ func TestAnAsynchronousFailOverIsNoticed(t *testing.T) {
 	if again.Floor() < floor+1024<<28 {
 		t.Errorf("tokens begin above %d, and did so above %d before", again.Floor(), floor)
 	}
+	if _, noted, err := again.Get(t.Context(), engine.CopyKey); !noted || err != nil {
+		t.Errorf("agents are not told: %v", err)
+	}
 }

@@ -358,5 +358,5 @@ func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved, b
 		}
 	}
 	s.open, s.logged = s.newRound(sequence+1, 0), sequence
-	return before > 0 && known != timeline, before < o.Seen, rows.Err()
+	return before > 0 && known != timeline, before < o.Seen || known == lostCommits, rows.Err()
 }

@@ -28,6 +28,9 @@ var (
 	ErrLost = errors.New("the database has lost commits that it had acknowledged")
 )
 
+// lostCommits is the timeline of a partition whose leader has found [ErrLost].
+const lostCommits = -1
+
 const settingsSQL = `SELECT current_setting('synchronous_commit'),
 coalesce(current_setting('synchronous_standby_names', true), ''), coalesce(current_setting('fsync', true), 'on')`
 

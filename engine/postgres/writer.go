@@ -176,7 +176,7 @@ func (w *writer) append(ctx context.Context, rounds []*round) error {
 }
 
 // check checks that the database to which there is a new connection still has
-// what was logged.
+// what was logged. If it does not, check notes that for the next leader.
 func (w *writer) check(ctx context.Context, r *round) error {
 	s := r.store
 	var last int64
@@ -184,6 +184,9 @@ func (w *writer) check(ctx context.Context, r *round) error {
 		return err
 	}
 	if last < s.logged {
+		if _, err := w.conn.Exec(ctx, "UPDATE leasehold_partition SET timeline = $3 WHERE partition = $1 AND epoch = $2", s.partition, s.epoch, lostCommits); err != nil {
+			return err
+		}
 		r.err = fmt.Errorf("%w: the log ends at %d, and %d was in it", ErrLost, last, s.logged)
 	}
 	s.checked = w.conn
