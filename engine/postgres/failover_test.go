@@ -143,6 +143,9 @@ func TestFailOverLosesNothing(t *testing.T) {
 	if again.Floor() <= floor {
 		t.Errorf("tokens begin above %d, and did so above %d before", again.Floor(), floor)
 	}
+	if _, noted, err := again.Get(t.Context(), engine.CopyKey); noted || err != nil {
+		t.Errorf("agents are told of a loss: %v", err)
+	}
 }
 
 // TestAnAsynchronousFailOverIsNoticed: the engine whose commits were lost fails instead

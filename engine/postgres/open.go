@@ -285,28 +285,27 @@ func (s *store) lead(ctx context.Context, o Options) error {
 	defer cancel(nil)
 	silent := time.AfterFunc(s.patience, func() { cancel(errSilent) })
 	defer silent.Stop()
-	moved, back, err := s.takeLead(waiting, o, func() { silent.Reset(s.patience) })
+	moved, lost, err := s.takeLead(waiting, o, func() { silent.Reset(s.patience) })
 	switch {
 	case err != nil && context.Cause(waiting) == errSilent:
 		return silentFor(s.patience, err)
 	case err != nil:
 		return err
-	case back:
-		err = s.leap(ctx, o.Clock, o.Seen)
-		if err == nil {
-			err = memory.NoteCopy(s)
-		}
 	case moved:
 		err = s.leap(ctx, o.Clock, o.Seen)
+		if err == nil && lost {
+			err = memory.NoteCopy(s)
+		}
 	default:
 		err = s.lift(ctx, 0, 1)
 	}
 	return cmp.Or(err, replicated(s.conn))
 }
 
-// takeLead calls heard for each answer. back reports whether the database has gone back in
-// time since the partition was led, and moved whether it may have.
-func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved, back bool, err error) {
+// takeLead calls heard for each answer. moved reports whether the database may have gone back
+// in time since the partition was led, and lost whether commits may be lost. Nobody knows
+// which commits an asynchronous standby lacked when it was promoted.
+func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved, lost bool, err error) {
 	if err := migrate(ctx, s.conn); err != nil {
 		return false, false, err
 	}
@@ -358,5 +357,6 @@ func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved, b
 		}
 	}
 	s.open, s.logged = s.newRound(sequence+1, 0), sequence
-	return before > 0 && known != timeline, before < o.Seen || known == lostCommits, rows.Err()
+	promoted, back := before > 0 && known != timeline, before < o.Seen || known == lostCommits
+	return promoted || back, promoted && s.singleNode || back, rows.Err()
 }
