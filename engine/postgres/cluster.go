@@ -184,6 +184,10 @@ func findCluster(ctx context.Context, o Options) (c *Cluster, version int, err e
 		return nil, 0, err
 	}
 	cfg.MaxConns = 2
+	// A command asks little: the database may be far away, and each statement should cost
+	// one round trip.
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, 0, err

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/leasehold/leasehold/engine/postgres"
 	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
@@ -38,6 +39,42 @@ func TestStatesInSchemasOfOneDatabase(t *testing.T) {
 	}
 	if !seen["leasehold_log"] {
 		t.Errorf("the report has %v", r.Tables)
+	}
+}
+
+// A command asks a database that may be far away, where each round trip is slow.
+func TestCommandsMakeFewRoundTrips(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	put(t, mustOpen(t, postgres.Options{DSN: dsn, SingleNode: true}), "key")
+	for name, c := range map[string]struct {
+		most int // with those that begin and end a connection
+		ask  func(postgres.Options) error
+	}{
+		"Look": {8, func(o postgres.Options) error {
+			c, err := postgres.FindCluster(t.Context(), o)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			_, err = c.Look(t.Context())
+			return err
+		}},
+		"Inspect": {2*11 + 14, func(o postgres.Options) error { // it takes the median of 11
+			_, err := postgres.Inspect(t.Context(), o)
+			return err
+		}},
+	} {
+		n, through := between(t, dsn)
+		if err := c.ask(postgres.Options{DSN: through, SingleNode: true, Patience: time.Minute}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		n.mu.Lock()
+		t.Logf("%s asks %d times", name, n.asked)
+		if n.asked > c.most {
+			t.Errorf("%s asks %d times, and %d would do", name, n.asked, c.most)
+		}
+		n.mu.Unlock()
 	}
 }
 

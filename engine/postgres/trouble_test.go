@@ -606,6 +606,7 @@ type network struct {
 	over  map[net.Conn]chan struct{} // closed when the database has ended it
 	ended int                        // connections that the client has closed
 	old   int                        // connections that were forgotten, or ended before
+	asked int                        // how often clients sent something
 }
 
 // between makes a network, and gives the DSN of the database behind it.
@@ -728,6 +729,9 @@ type through struct {
 func (w through) Write(p []byte) (int, error) {
 	w.n.mu.Lock()
 	lost := w.n.lost[w.to]
+	if w.n.over[w.to] != nil {
+		w.n.asked++
+	}
 	if lost {
 		w.n.kept[w.to] = append(w.n.kept[w.to], p...)
 	}
