@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"encoding/binary"
-	"errors"
 	"testing"
 	"time"
 
@@ -161,37 +160,6 @@ func TestTokensThatAreAheadOfTheEpochsRise(t *testing.T) {
 	w.serve(1 << 20)
 	w.promote()
 	w.serveCopy(true) // perhaps it lacks commits: this standby is asynchronous
-}
-
-// A database is replaced by a copy that has the same epoch, under the server that leads.
-func TestALeaderThatMissesCommitsNotesIt(t *testing.T) {
-	t.Parallel()
-	w := newTokenWorld(t)
-	e, err := postgres.Open(t.Context(), w.Options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	put := func() error {
-		return e.Update(t.Context(), func(tx engine.Tx) error {
-			tx.Put(engine.Row{Key: "key"})
-			return nil
-		})
-	}
-	for i := range 3 {
-		if err := put(); err != nil {
-			t.Fatal(err)
-		}
-		if i == 0 {
-			w.dump()
-		}
-	}
-	w.goBack()
-	if err := put(); !errors.Is(err, postgres.ErrLost) {
-		t.Errorf("it goes on: %v", err)
-	}
-	_ = e.Close() // it has failed
-	w.serveCopy(true)
-	w.serveCopy(false)
 }
 
 // promote makes the database that of an asynchronous standby, which has what was

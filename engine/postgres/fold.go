@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,7 +77,12 @@ func (s *store) foldWithin(limit time.Duration, f fold) error {
 	defer func() { <-s.conns.folds }()
 	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
-	return s.fold(ctx, f)
+	err := s.fold(ctx, f)
+	if errors.Is(err, ErrLost) {
+		_, unnoted := s.conns.fold.Exec(ctx, lostSQL, s.partition, s.epoch, lostCommits)
+		err = cmp.Or(unnoted, err)
+	}
+	return err
 }
 
 // foldChunk is about how many bytes one statement sends to the database.

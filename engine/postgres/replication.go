@@ -28,8 +28,12 @@ var (
 	ErrLost = errors.New("the database has lost commits that it had acknowledged")
 )
 
-// lostCommits is the timeline of a partition whose leader has found [ErrLost].
-const lostCommits = -1
+// lostCommits is the timeline of a partition whose leader has found [ErrLost], for the
+// next leader to know. lostSQL sets it.
+const (
+	lostCommits = -1
+	lostSQL     = "UPDATE leasehold_partition SET timeline = $3 WHERE partition = $1 AND epoch = $2"
+)
 
 const settingsSQL = `SELECT current_setting('synchronous_commit'),
 coalesce(current_setting('synchronous_standby_names', true), ''), coalesce(current_setting('fsync', true), 'on')`
