@@ -128,18 +128,12 @@ func (m *Member) Run(ctx context.Context) error {
 	return nil
 }
 
-func (m *Member) noteTrouble(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.trouble.err, m.trouble.at = err, m.opts.Clock.Running()
-}
-
 // report notes a trouble and tells the operator, unless the operator was told the
 // same lately. Each of several partitions may have its own trouble.
 func (m *Member) report(err error) {
-	m.noteTrouble(err)
 	m.mu.Lock()
 	t := &m.trouble
+	t.err, t.at = err, m.opts.Clock.Running()
 	maps.DeleteFunc(t.told, func(_ string, at time.Duration) bool { return t.at-at >= troubled })
 	_, told := t.told[err.Error()]
 	if !told {
