@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -19,6 +20,7 @@ type Cluster struct {
 	pool       *pgxpool.Pool
 	partitions int
 	settled    []string
+	patience   time.Duration
 }
 
 var _ cluster.Database = (*Cluster)(nil)
@@ -89,7 +91,7 @@ func openCluster(ctx context.Context, o Options, partitions int, copying bool) (
 		pool.Close()
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return &Cluster{pool, there, settled}, nil
+	return &Cluster{pool, there, settled, o.Patience}, nil
 }
 
 // Oldest is the first version of PostgreSQL with which everything is tested.
@@ -193,32 +195,29 @@ func findCluster(ctx context.Context, o Options) (c *Cluster, version int, err e
 		return nil, 0, err
 	}
 	var partitions int
-	ctx, cancel := context.WithTimeoutCause(ctx, o.Patience, errSilent)
-	defer cancel()
-	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		known, err := lastMigration()
-		if err != nil {
-			return err
-		}
-		version, err = schemaVersion(ctx, conn.Conn())
-		switch {
-		case undefinedTable(err):
-			return cmp.Or(elsewhere(ctx, conn.Conn()), ErrNoSchema)
-		case err == nil && version > known:
-			return otherSchema(version, known)
-		case err != nil:
-			return err
-		}
-		return conn.QueryRow(ctx, "SELECT count(*) FROM leasehold_partition").Scan(&partitions)
+	err = within(ctx, o.Patience, func(ctx context.Context) error {
+		return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+			known, err := lastMigration()
+			if err != nil {
+				return err
+			}
+			version, err = schemaVersion(ctx, conn.Conn())
+			switch {
+			case undefinedTable(err):
+				return cmp.Or(elsewhere(ctx, conn.Conn()), ErrNoSchema)
+			case err == nil && version > known:
+				return otherSchema(version, known)
+			case err != nil:
+				return err
+			}
+			return conn.QueryRow(ctx, "SELECT count(*) FROM leasehold_partition").Scan(&partitions)
+		})
 	})
 	if err != nil {
 		pool.Close()
-		if context.Cause(ctx) == errSilent {
-			err = silentFor(o.Patience, err)
-		}
 		return nil, 0, err
 	}
-	return &Cluster{pool: pool, partitions: partitions}, version, nil
+	return &Cluster{pool: pool, partitions: partitions, patience: o.Patience}, version, nil
 }
 
 func otherSchema(version, known int) error {
@@ -283,8 +282,10 @@ func (c *Cluster) Drain(ctx context.Context, id uuid.UUID) error { return c.SetD
 
 // SetDraining sets whether a server should lead nothing.
 func (c *Cluster) SetDraining(ctx context.Context, id uuid.UUID, draining bool) error {
-	_, err := c.pool.Exec(ctx, "UPDATE leasehold_server SET draining = $2 WHERE id = $1", id, draining)
-	return err
+	return within(ctx, c.patience, func(ctx context.Context) error {
+		_, err := c.pool.Exec(ctx, "UPDATE leasehold_server SET draining = $2 WHERE id = $1", id, draining)
+		return err
+	})
 }
 
 // Leave implements [cluster.Database].

@@ -12,7 +12,13 @@ import (
 )
 
 // Look returns the servers and partitions of a cluster.
-func (c *Cluster) Look(ctx context.Context) (cluster.Look, error) { return lookAt(ctx, c.pool) }
+func (c *Cluster) Look(ctx context.Context) (look cluster.Look, err error) {
+	err = within(ctx, c.patience, func(ctx context.Context) error {
+		look, err = lookAt(ctx, c.pool)
+		return err
+	})
+	return look, err
+}
 
 func lookAt(ctx context.Context, q querier) (look cluster.Look, err error) {
 	if look.Servers, err = collect(ctx, q, serversSQL, scanServer); err != nil {
@@ -26,16 +32,19 @@ func lookAt(ctx context.Context, q querier) (look cluster.Look, err error) {
 type Log struct {
 	Partition int64
 	Commits   int64 // ever
-	Rows      int64 // not yet folded; each has one commit or more
-	Bytes     int64 // of these rows
+	Bytes     int64 // of those not yet folded
 }
 
 // Logs returns the logs of all partitions that have one.
-func (c *Cluster) Logs(ctx context.Context) ([]Log, error) {
-	return collect(ctx, c.pool, `SELECT partition, max(sequence), count(*), coalesce(sum(length(batch)), 0)::bigint
+func (c *Cluster) Logs(ctx context.Context) (logs []Log, err error) {
+	err = within(ctx, c.patience, func(ctx context.Context) error {
+		logs, err = collect(ctx, c.pool, `SELECT partition, max(sequence), coalesce(sum(length(batch)), 0)::bigint
 FROM leasehold_log GROUP BY partition ORDER BY partition`, func(row pgx.CollectableRow) (l Log, err error) {
-		return l, row.Scan(&l.Partition, &l.Commits, &l.Rows, &l.Bytes)
+			return l, row.Scan(&l.Partition, &l.Commits, &l.Bytes)
+		})
+		return err
 	})
+	return logs, err
 }
 
 // A Report is information about a database for an operator.

@@ -270,8 +270,21 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 // errSilent ends the taking of a lead, or a look, that hears nothing more.
 var errSilent = errors.New("the database has not answered")
 
+const perhapsLocked = "; perhaps somebody has a lock there, see pg_stat_activity"
+
 func silentFor(d time.Duration, err error) error {
-	return fmt.Errorf("%w for %v; perhaps somebody has a lock there, see pg_stat_activity: %w", errSilent, d, err)
+	return fmt.Errorf("%w for %v%s: %w", errSilent, d, perhapsLocked, err)
+}
+
+// within calls do, and says so if it does not end within patience.
+func within(ctx context.Context, patience time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
+	defer cancel()
+	err := do(ctx)
+	if err != nil && context.Cause(ctx) == errSilent {
+		err = silentFor(patience, err)
+	}
+	return err
 }
 
 // lead migrates the schema, takes the lead and reads the log. It gives up after waiting for one

@@ -148,7 +148,11 @@ func patiently(ctx context.Context, patience time.Duration, logf func(string, ..
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return fmt.Errorf("the database did not come back within %v: %w", patience, err)
+			why := ""
+			if _, unreached := errors.AsType[*pgconn.ConnectError](err); !unreached && errors.Is(err, context.DeadlineExceeded) {
+				why = perhapsLocked
+			}
+			return fmt.Errorf("the database did not come back within %v%s: %w", patience, why, err)
 		}
 	}
 }

@@ -391,6 +391,26 @@ func TestALeadThatWaitsForALockedTableIsGivenUp(t *testing.T) {
 	}
 }
 
+// So does a server that waits for a lock with a commit.
+func TestACommitThatWaitsForALockSaysSo(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	e := mustOpen(t, postgres.Options{DSN: dsn, SingleNode: true})
+	put(t, e, "before")
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), "BEGIN; LOCK leasehold_log"); err != nil {
+		t.Fatal(err)
+	}
+	e.SetPatience(3 * time.Second)
+	if err := tryPut(t.Context(), e, "after"); err == nil || !strings.Contains(err.Error(), "perhaps somebody has a lock there") || postgres.Reason(err) != "its database does not answer" {
+		t.Errorf("it ended with %v, for the reason %q", err, postgres.Reason(err))
+	}
+}
+
 // Nor does a command wait for a lock without a word.
 func TestALookThatWaitsForALockIsGivenUp(t *testing.T) {
 	t.Parallel()
@@ -404,15 +424,26 @@ func TestALookThatWaitsForALockIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
+	o.Patience = 2 * time.Second
+	c, err := postgres.FindCluster(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
 	if _, err := conn.Exec(t.Context(), "BEGIN; LOCK leasehold_partition"); err != nil {
 		t.Fatal(err)
 	}
-	o.Patience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // else they wait for ever
 	defer cancel()
 	_, found := postgres.FindCluster(ctx, o)
 	_, inspected := postgres.Inspect(ctx, o)
-	for _, err := range []error{found, inspected} {
+	if _, err := conn.Exec(t.Context(), "COMMIT; BEGIN; LOCK leasehold_server, leasehold_log"); err != nil {
+		t.Fatal(err)
+	}
+	_, looked := c.Look(ctx)
+	_, logs := c.Logs(ctx)
+	drained := c.SetDraining(ctx, uuid.New(), true)
+	for _, err := range []error{found, inspected, looked, logs, drained} {
 		if err == nil || !strings.Contains(err.Error(), "the database has not answered for 2s; perhaps somebody has a lock there") {
 			t.Errorf("it ended with %v", err)
 		}
