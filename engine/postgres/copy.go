@@ -161,7 +161,14 @@ func Reserve(ctx context.Context, o Options) (release func(), err error) {
 		disconnect(conn)
 		return nil, err
 	}
-	return func() { disconnect(conn) }, nil
+	return func() {
+		// The database may read later that the connection has ended, when another copy
+		// has already begun.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Patience)
+		defer cancel()
+		_, _ = conn.Exec(ctx, "SELECT pg_advisory_unlock_all()") // else the end of the connection does it
+		disconnect(conn)
+	}, nil
 }
 
 // beats returns what every schema has of the servers.
