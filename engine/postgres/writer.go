@@ -117,10 +117,10 @@ func (w *writer) write(ctx context.Context, rounds []*round) error {
 // one late, when a fold has already removed its row: it must leave no row below
 // the others. Nor may a row follow one that is missing, as where a copy was restored
 // under this process: nobody could open the log then.
-const appendSQL = `INSERT INTO leasehold_log (partition, sequence, epoch, batch)
+const appendSQL = `INSERT INTO leasehold_log AS l (partition, sequence, epoch, batch)
 SELECT partition, $2, epoch, $4 FROM leasehold_partition WHERE partition = $1 AND epoch = $3
 AND $2 - coalesce((SELECT max(sequence) FROM leasehold_log WHERE partition = $1), 0) IN (0, 1) FOR SHARE
-ON CONFLICT (partition, sequence) DO UPDATE SET batch = excluded.batch`
+ON CONFLICT (partition, sequence) DO UPDATE SET batch = excluded.batch WHERE l.epoch = excluded.epoch`
 
 // append writes rounds to the log. What is the matter with one of them alone is
 // left in its err.
