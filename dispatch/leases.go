@@ -163,6 +163,16 @@ func (se *Session) Undo(ctx context.Context, c call.Call) error {
 	return se.state.ending(ctx, func(*ender) error { return nil }) // ends those below the undone actors
 }
 
+// Withdraw is Undo for a call that its client has cancelled. Such a call keeps no place in
+// a line either, also if only an earlier request of it waited there.
+func (se *Session) Withdraw(ctx context.Context, c call.Call) error {
+	err := rows.Update(engine.Needed(ctx), se.state.eng, func(tx engine.Tx) error {
+		se.state.core.Leave(tx, se.actor.ID, c)
+		return nil
+	})
+	return cmp.Or(se.Undo(ctx, c), err)
+}
+
 // EndParty releases what a sub-agent of the session holds and removes it from
 // all lines. Its calls that wait end first: they would join the lines again. The
 // sub-agent is forgotten first, so that the main agent receives notices of

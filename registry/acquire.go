@@ -390,6 +390,22 @@ func (c *Core) withdraw(ctx context.Context, a *ask) error {
 	return cmp.Or(err, cause)
 }
 
+// Leave gives up the place of a call of the actor that its client has cancelled. An
+// earlier request of the call waited there and was cut off. The one that is cancelled
+// now may have ended before it waited there too, so that it could not give up the place
+// itself.
+func (c *Core) Leave(tx Tx, actor uuid.UUID, asked call.Call) {
+	if count(tx, waitsCount(actor)) == 0 {
+		return
+	}
+	for _, w := range slices.Collect(placesOf(tx, Holder{Actor: actor})) {
+		w, ok := placeOf(tx, w.Holder, w.wants) // leaving the previous place may have changed this one
+		if ok && w.call.Same(asked) && !c.asking(w.asker) {
+			c.leave(tx, w)
+		}
+	}
+}
+
 // CallKind is the kind of the recorded answers that grant leases.
 const CallKind call.Kind = "lease"
 

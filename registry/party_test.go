@@ -268,6 +268,54 @@ func TestACallThatIsCutOffKeepsItsPlace(t *testing.T) {
 	})
 }
 
+// A client that cancels a call that was cut off may send it once more, together with
+// the cancel, and that may come before the call waits again.
+func TestACallThatIsCutOffAndThenCancelledLeavesTheLine(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprint("restart ", restart), func(t *testing.T) {
+			inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+				a, b, c := h.party("A"), h.party("B"), h.party("C")
+				g := a.acquire(registry.Request{Key: "x"})
+				asked := call.Call{Session: b.Session, Name: "1"}
+				ctx, cut := context.WithCancelCause(call.With(t.Context(), asked))
+				first := b.waitCtx(ctx, registry.Request{Key: "x"})
+				behind := c.wait(registry.Request{Key: "x"})
+				if restart {
+					time.Sleep(10 * time.Millisecond) // a place is on the disk soon after its call waits
+					h.crash()
+					<-behind
+				}
+				cut(call.ErrCutOff)
+				<-first
+				if restart {
+					behind = c.wait(registry.Request{Key: "x"})
+				}
+				other := asked
+				other.Name = "2"
+				for _, cancelled := range []call.Call{other, asked} {
+					waits(t, behind)
+					err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
+						h.Leave(tx, b.Actor, cancelled)
+						return nil
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if cancelled == other {
+						h.view(func(tx registry.Tx) {
+							if s, _ := h.Registry("run:1").Standing(tx, "x"); s.InLine != 2 {
+								t.Errorf("another call has left the line: %+v", s)
+							}
+						})
+					}
+				}
+				a.release(g)
+				granted(t, behind)
+			})
+		})
+	}
+}
+
 func TestOnePartyHasOnePlaceHoweverOftenItAsks(t *testing.T) {
 	inHouse(t, registry.Options{MaxWaitersPerKey: 2, MaxWaitersPerActor: 1}, func(t *testing.T, h *house) {
 		a, b, c := h.party("A"), h.party("B"), h.party("C")

@@ -295,8 +295,8 @@ func (e *endpoint) cancelCall(w http.ResponseWriter, r *http.Request, actor disp
 	hs.requests.cancelNamed(errCancelled, ofSession.Key(), ofActor.Key())
 	e.server.retell(hs.se)
 	ctx := context.WithoutCancel(r.Context())
-	e.server.undoCall(ctx, hs.se, ofSession)
-	e.server.undoCall(ctx, hs.se, ofActor)
+	e.server.undone(hs.se, hs.se.Withdraw(ctx, ofSession))
+	e.server.undone(hs.se, hs.se.Withdraw(ctx, ofActor))
 	w.WriteHeader(http.StatusNoContent)
 	hs.presence.answered()
 }

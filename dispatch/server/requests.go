@@ -480,13 +480,18 @@ func (r *request) delivered() { r.name.Log.Delivered(r.name) }
 // gone and the call's context over.
 func (s *Server) undo(se *dispatch.Session, r *request) {
 	s.retell(se)
-	if r.name.Recorded() {
-		s.undoCall(context.WithoutCancel(r.ctx), se, r.name)
+	ctx := context.WithoutCancel(r.ctx)
+	switch {
+	case !r.name.Recorded():
+	case context.Cause(r.ctx) == errCancelled:
+		s.undone(se, se.Withdraw(ctx, r.name))
+	default:
+		s.undone(se, se.Undo(ctx, r.name))
 	}
 }
 
-func (s *Server) undoCall(ctx context.Context, se *dispatch.Session, c call.Call) {
-	if err := se.Undo(ctx, c); err != nil {
+func (s *Server) undone(se *dispatch.Session, err error) {
+	if err != nil {
 		s.opts.Log.Warn().Err(err).Stringer("session", se.ID()).Msg("a cancelled call could not be undone")
 	}
 }

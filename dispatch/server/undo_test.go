@@ -456,6 +456,49 @@ func TestACancelAfterARestartTakesNothingFromAnotherCall(t *testing.T) {
 	}
 }
 
+// A call that waited is sent and cancelled in the same way, mostly before it can wait
+// again. It must not stay in line, where a free key would be reserved for it.
+func TestACancelAfterARestartTakesTheCallOutOfTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const wait = `{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":"a","wait_secs":50},` +
+			`"_meta":{"leasehold/call":"m","leasehold/resent":%t}}}`
+		fs := vfs.NewCrashableMem()
+		d := newDaemonOn(t, fs, clock.Clock{}, server.Options{})
+		d.token(t, "root")
+		holder, waiter := d.pipe(t), d.pipe(t)
+		holder.greet(server.Hello{Token: d.token(t, "holder")})
+		holder.call(1, "run_lease_acquire", `{"key":"a"}`)
+		holder.receive()
+		inLine := func() string {
+			time.Sleep(time.Second)
+			holder.call(2, "lease_list", `{}`)
+			_, list, _ := strings.Cut(holder.receive().Result.Content[0].Text, `"in_line":`)
+			return list
+		}
+		waiter.greet(server.Hello{Token: d.token(t, "waiter")})
+		waiter.send(wait, "1", false)
+		if got := inLine(); !strings.HasPrefix(got, "1") {
+			t.Fatalf("it does not wait: %s", got)
+		}
+		left := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))}) // as after kill -9
+		d.close()
+		d = newDaemonOn(t, left, clock.Clock{}, server.Options{})
+		handle := holder.welcome.Handle
+		holder = d.pipe(t)
+		holder.greet(server.Hello{Handle: handle})
+		if got := inLine(); !strings.HasPrefix(got, "1") {
+			t.Fatalf("it has lost its place: %s", got)
+		}
+		handle = waiter.welcome.Handle
+		waiter = d.pipe(t)
+		waiter.greet(server.Hello{Handle: handle})
+		waiter.send(wait+"\n"+`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"replay"}}`, "replay", true)
+		if got := inLine(); !strings.HasPrefix(got, "0") {
+			t.Errorf("in line: %s", got)
+		}
+	})
+}
+
 // A client with a connection for each request is sent the end of the connection
 // with the answer. That it closes its own end with the answer unread shows only
 // after that.

@@ -187,6 +187,14 @@ func (c Call) Differs(other Call) bool {
 	return c.request != "" && c.Key() == other.Key() && c.reqPrint != other.reqPrint
 }
 
+// Same reports whether c and asked, which may be [Known], are requests of one call.
+func (c Call) Same(asked Call) bool {
+	if asked.all {
+		return c.Key() == asked.Key() || c.outer == asked.Key()
+	}
+	return asked.Name != "" && c.nameKey() == asked.nameKey() && c.Print == asked.Print
+}
+
 // PrintOf returns a fingerprint of an ordered list of texts.
 func PrintOf(texts ...string) uint64 {
 	h := fnv.New64a()
