@@ -69,7 +69,7 @@ func (r *Reply) Refused(cmd *cobra.Command, err error) error {
 		return err
 	case errors.As(err, &refusal):
 		fmt.Fprintf(cmd.OutOrStdout(), "%s\n", refusal.Object)
-		return exit.ErrReported
+		return exit.Reported(err)
 	case errors.As(err, &refused):
 		return errors.Join(exit.ErrReported, json.NewEncoder(cmd.OutOrStdout()).Encode(refused))
 	default:

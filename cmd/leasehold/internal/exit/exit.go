@@ -43,6 +43,14 @@ func Hint(err error, format string, args ...any) error {
 // ErrReported ends a command that has already printed its error.
 var ErrReported = errors.New("reported")
 
+// Reported ends a command that has already printed err, with the exit code of err.
+func Reported(err error) error {
+	if with, ok := errors.AsType[exitWith](err); ok {
+		return Code(with.code)
+	}
+	return ErrReported
+}
+
 // A Code ends a command with an exit code and without a message.
 type Code int
 

@@ -12,11 +12,13 @@ import (
 	"github.com/leasehold/leasehold/dispatch/client"
 )
 
-// Events is what leasehold events --json --since says of a run, and its exit code.
-func Events(ctx context.Context, c *client.Client, run string, since uint64) (out, said string, code int) {
+// Events is what leasehold events --since says of a run, or with --json, and its exit code.
+func Events(ctx context.Context, c *client.Client, run string, since uint64, asJSON bool) (out, said string, code int) {
 	var stdout, stderr strings.Builder
-	s := stream{args: map[string]any{"run": run}, since: since, Reply: connection.Reply{JSON: true}}
-	code = exit.Report(ctx, &stderr, "", explained(s.copy(ctx, c, &stdout, &stderr)))
+	cmd := &cobra.Command{}
+	cmd.SetOut(&stdout)
+	s := stream{args: map[string]any{"run": run}, since: since, Reply: connection.Reply{JSON: asJSON}}
+	code = exit.Report(ctx, &stderr, "", s.Refused(cmd, explained(s.copy(ctx, c, &stdout, &stderr))))
 	return stdout.String(), stderr.String(), code
 }
 
