@@ -122,9 +122,9 @@ func (w *waiter) rowKey(want Want) string {
 // happen once for each place is done at that row.
 func (w *waiter) first() bool { return w.line() == w.wants[0] }
 
-// put writes the rows of the place with write. For a new place that is Put, so
-// that the order of the line survives a restart. Later changes by calls need
-// not survive it.
+// put writes the rows of the place with write. For a new place, and for one that
+// another call takes over, that is Put, so that the order of the line and the call
+// survive a restart. Other changes need not survive it.
 func (w waiter) put(write func(engine.Row)) {
 	for _, want := range w.wants {
 		w.Scope, w.Key, w.Shared = want.Scope, want.Key, want.Shared
@@ -219,7 +219,11 @@ func (c *Core) wait(tx Tx, a *ask, held *HeldError, place waiter, last bool) err
 		return refusal
 	}
 	if placed {
-		a.put(tx.Touch)
+		write := tx.Touch
+		if !place.call.Same(a.call) { // after a restart, a cancel of the earlier call must not take the place
+			write = tx.Put
+		}
+		a.put(write)
 		if !slices.Equal(place.wants, a.wants) {
 			c.handOver(tx, a.wants...) // the party may share now what it wanted exclusively
 		}
@@ -241,7 +245,7 @@ func (c *Core) wait(tx Tx, a *ask, held *HeldError, place waiter, last bool) err
 	c.warn(tx, &a.waiter)
 	// The place need not be durable before the call waits in it: nobody is told
 	// of it before that, and whatever is done to it comes later in the log.
-	if a.ended == 0 && !placed {
+	if a.ended == 0 && (!placed || slices.Equal(place.wants, a.wants)) {
 		tx.NoWait()
 	}
 	return engine.ErrWait

@@ -276,39 +276,42 @@ func TestACallThatIsCutOffAndThenCancelledLeavesTheLine(t *testing.T) {
 			inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 				a, b, c := h.party("A"), h.party("B"), h.party("C")
 				g := a.acquire(registry.Request{Key: "x"})
-				asked := call.Call{Session: b.Session, Name: "1"}
-				ctx, cut := context.WithCancelCause(call.With(t.Context(), asked))
-				first := b.waitCtx(ctx, registry.Request{Key: "x"})
+				first, second := call.Call{Session: b.Session, Name: "1"}, call.Call{Session: b.Session, Name: "2"}
+				var cut []func()
+				for _, asked := range []call.Call{first, second} { // both wait in one place, which is now the second's
+					ctx, end := context.WithCancelCause(call.With(t.Context(), asked))
+					c := b.waitCtx(ctx, registry.Request{Key: "x"})
+					cut = append(cut, func() { end(call.ErrCutOff); <-c })
+				}
 				behind := c.wait(registry.Request{Key: "x"})
 				if restart {
 					time.Sleep(10 * time.Millisecond) // a place is on the disk soon after its call waits
 					h.crash()
 					<-behind
 				}
-				cut(call.ErrCutOff)
-				<-first
+				for _, end := range cut {
+					end()
+				}
 				if restart {
 					behind = c.wait(registry.Request{Key: "x"})
 				}
-				other := asked
-				other.Name = "2"
-				for _, cancelled := range []call.Call{other, asked} {
-					waits(t, behind)
+				leave := func(asked call.Call, left int) {
 					err := h.eng.Update(t.Context(), func(tx engine.Tx) error {
-						h.Leave(tx, b.Actor, cancelled)
+						h.Leave(tx, b.Actor, asked)
 						return nil
 					})
 					if err != nil {
 						t.Fatal(err)
 					}
-					if cancelled == other {
-						h.view(func(tx registry.Tx) {
-							if s, _ := h.Registry("run:1").Standing(tx, "x"); s.InLine != 2 {
-								t.Errorf("another call has left the line: %+v", s)
-							}
-						})
-					}
+					h.view(func(tx registry.Tx) {
+						if s, _ := h.Registry("run:1").Standing(tx, "x"); s.InLine != left {
+							t.Errorf("after the cancel of call %s: in line: %+v", asked.Name, s)
+						}
+					})
 				}
+				waits(t, behind)
+				leave(first, 2)
+				leave(second, 1)
 				a.release(g)
 				granted(t, behind)
 			})
