@@ -204,7 +204,41 @@ func (n Notice) purpose() string {
 	return fmt.Sprintf(" (%q)", n.Reason)
 }
 
-func noticeText(news []Notice) string { return joinNotices(news, Notice.String) }
+const (
+	maxNoticeText  = 1200 // bytes, beyond which reasons are shortened
+	maxShortReason = 40   // bytes of those
+)
+
+// noticeText describes notices in the line of an answer. If the reasons are long, it
+// shortens them: of an answer that is too long for them, clients show their models as
+// little as the first 2 kB. The object has the whole reasons.
+func noticeText(news []Notice) string {
+	label := "notice: "
+	if len(news) > 1 {
+		label = fmt.Sprintf("%d notices: ", len(news))
+	}
+	text := joinNotices(news, Notice.String)
+	if len(text) > maxNoticeText {
+		text = joinNotices(news, func(n Notice) string {
+			if n.Name+n.Key != "" {
+				n.Reason = shortReason(n.Reason)
+			}
+			return n.String()
+		})
+	}
+	return label + text
+}
+
+func shortReason(reason string) string {
+	if len(reason) <= maxShortReason {
+		return reason
+	}
+	short := strings.ToValidUTF8(reason[:maxShortReason], "") + "…"
+	if strings.Contains(short, `"`) { // an agent's words end where their quotes do
+		short += `"`
+	}
+	return short
+}
 
 // joinNotices joins the texts of notices. Once, after the last lost lease, it says what to do
 // about such leases. What to do about a claim is in the refusal of every call that names it.
@@ -223,7 +257,7 @@ func joinNotices(news []Notice, text func(Notice) string) string {
 	return strings.Join(texts, "; ")
 }
 
-// wholeNotices is noticeText with the texts of messages, for a reader that does
+// wholeNotices describes notices with their reasons and the texts of messages, for a reader that does
 // not get the object.
 func wholeNotices(news []Notice) string {
 	return joinNotices(news, func(n Notice) string {

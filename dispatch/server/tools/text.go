@@ -63,7 +63,7 @@ var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 // what may be long, because clients show their models only the beginning of a long answer.
 func newReply(object json.RawMessage, line string, by told, news []Notice) Reply {
 	if len(news) > 0 {
-		line += "; notice: " + noticeText(news)
+		line += "; " + noticeText(news)
 		first := append(json.RawMessage(`{"notices":`), mustJSON(news)...)
 		if len(object) > len("{}") {
 			first = append(first, ',')

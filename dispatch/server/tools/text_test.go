@@ -56,8 +56,7 @@ func (h *house) checkOrder(tool string, object []byte) {
 	}
 }
 
-// Gemini CLI shows its model answers of up to 40 000 characters in full, and the other
-// clients a little more.
+// Gemini CLI shows its model answers of up to 40 000 characters in full.
 func TestAListingIsShownInFull(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		root := h.actor(dispatch.Root, "", "boss")
@@ -69,6 +68,37 @@ func TestAListingIsShownInFull(t *testing.T) {
 			if size := max(len(list.Text), len(list.Object)); err != nil || size > 40_000 {
 				t.Errorf("%v: %d bytes, %v", a, size, err)
 			}
+		}
+	})
+}
+
+// Qwen Code shows its model the first 2 kB of a long answer, and Cline little more: the
+// line of a refusal still says what is refused, how many notices there are, and of what.
+func TestTheLineNamesAllThatIsLostForLongReasons(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		boss, w1, w2 := h.actor(dispatch.Root, "", "boss"), h.actor(dispatch.Worker, "", "W1"), h.actor(dispatch.Worker, "", "W2")
+		w2.ok("run_lease_acquire", args{"key": "deploy"})
+		key := func(n int) string { return fmt.Sprintf("file:src/app/number-%d.ts", n) }
+		for n := range dispatch.MaxNotices {
+			w1.ok("run_lease_acquire", args{"key": key(n)})
+		}
+		why := strings.Repeat(`it is "mine", `, 18)
+		for n := range dispatch.MaxNotices {
+			boss.ok("lease_revoke", args{"scope": "run", "key": key(n), "reason": why})
+		}
+		answer, _ := w1.Call(h.ctx, "run_lease_acquire", args{"key": "deploy"})
+		line, rest, _ := strings.Cut(answer.Text, "\n")
+		words := []string{`lease "deploy" held by actor`, "call again with wait_secs", fmt.Sprint(dispatch.MaxNotices, " notices: "), "acquire what you lost again"}
+		for n := range dispatch.MaxNotices {
+			words = append(words, fmt.Sprintf(`you lost lease %q (revoked by root: "it is`, key(n)))
+		}
+		for _, want := range words {
+			if begin := line[:min(2048, len(line))]; !strings.Contains(begin, want) {
+				t.Fatalf("the first 2 kB lack %q: %s", want, begin)
+			}
+		}
+		if n := strings.Count(rest, strings.Trim(strconv.Quote(strconv.Quote(why)), `"`)); n != dispatch.MaxNotices {
+			t.Errorf("the whole reason is %d times in the JSON: %s", n, rest)
 		}
 	})
 }
