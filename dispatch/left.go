@@ -38,8 +38,10 @@ const forgotten registry.Cause = "the daemon does not know your earlier session:
 
 // leftTime is how long after the end of its connection a client is told, and keepLeft if
 // it has the handle of the session that ended, which shows that it is the same agent.
+// Claude Code in a terminal starts a server that has died only when its user says so, which
+// takes minutes. Later, the process id may be another client's.
 const (
-	leftTime = time.Minute
+	leftTime = 15 * time.Minute
 	keepLeft = time.Hour // as long as its losses are kept
 )
 

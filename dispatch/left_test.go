@@ -55,6 +55,12 @@ func TestAClientThatConnectsAgainIsToldWhatItLost(t *testing.T) {
 			t.Errorf("it renews: %v", err)
 		}
 
+		h.take(again, dispatch.RunScope, "port", time.Hour)
+		h.hangUp(again)
+		time.Sleep(10 * time.Minute) // until its user notices
+		again = shim(10)
+		told(again, "port")
+
 		h.take(again, dispatch.RunScope, "deploy", time.Hour)
 		beside := shim(10)
 		h.hangUp(again)
@@ -63,7 +69,7 @@ func TestAClientThatConnectsAgainIsToldWhatItLost(t *testing.T) {
 		told(beside)
 		h.hangUp(sub)
 		h.hangUp(beside)
-		time.Sleep(2 * time.Minute)
+		time.Sleep(20 * time.Minute)
 		told(shim(10))
 		told(two)
 	})
