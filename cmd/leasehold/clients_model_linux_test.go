@@ -2,12 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -77,6 +79,8 @@ type model struct {
 	heard map[string]turn // what an agent's model has read last, by its script
 	gates map[string]chan struct{}
 	came  chan struct{} // closed, and made anew, when heard changes
+
+	calls atomic.Int64
 }
 
 func newModel(t *testing.T) *model {
@@ -118,6 +122,10 @@ func (m *model) await(t *testing.T, id string, n int) turn {
 		}
 	}
 }
+
+// callID is a new id for a call: to a client and to leasehold, the same id is the same call,
+// also if it is another sub-agent's.
+func (m *model) callID(kind string) string { return fmt.Sprint(kind, "_", m.calls.Add(1)) }
 
 // gate is closed once models may pass it.
 func (m *model) gate(name string) chan struct{} {

@@ -163,9 +163,9 @@ func (m *model) anthropic(r *http.Request, body []byte, w io.Writer, stream func
 	}
 	t.tools = in.Tools
 	var content []object
-	for i, o := range m.next(r, t) {
+	for _, o := range m.next(r, t) {
 		name, args := o.call("claude")
-		content = append(content, object{"type": "tool_use", "id": fmt.Sprintf("toolu_%d_%d", len(t.results), i), "name": name, "input": json.RawMessage(args)})
+		content = append(content, object{"type": "tool_use", "id": m.callID("toolu"), "name": name, "input": json.RawMessage(args)})
 	}
 	reason := "tool_use"
 	if len(content) == 0 {
@@ -213,9 +213,9 @@ func (m *model) responses(r *http.Request, body []byte, send func(string, any)) 
 	t.tools = in.Tools
 	send("response.created", object{"type": "response.created", "response": object{"id": "r1"}})
 	ops := m.next(r, t)
-	for i, o := range ops {
+	for _, o := range ops {
 		call := codexCall(o.call("codex"))
-		call["call_id"] = fmt.Sprintf("call_%d_%d", len(t.results), i)
+		call["call_id"] = m.callID("call")
 		call["id"] = "item_" + call["call_id"].(string)
 		send("response.output_item.done", object{"type": "response.output_item.done", "item": call})
 	}
@@ -303,7 +303,7 @@ func (m *model) chat(r *http.Request, body []byte, send func(string, any)) {
 	var calls []object
 	for i, o := range m.next(r, t) {
 		name, args := o.call(client)
-		calls = append(calls, object{"index": i, "id": fmt.Sprintf("call_%d_%d", len(t.results), i), "type": "function", "function": object{"name": name, "arguments": args}})
+		calls = append(calls, object{"index": i, "id": m.callID("call"), "type": "function", "function": object{"name": name, "arguments": args}})
 	}
 	chunk := func(delta object, reason any) {
 		send("", object{
