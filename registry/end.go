@@ -44,6 +44,7 @@ func (c *Core) free(tx Tx, l Lease, cause Cause) {
 
 // remove removes a lease and what depends on it. The caller hands its key over.
 func (c *Core) remove(tx Tx, l Lease, cause Cause) {
+	l.taken(tx)
 	tx.Delete(l.row)
 	if l.ID != uuid.Nil {
 		tx.Delete(idKey(l.ID))
@@ -62,6 +63,15 @@ func (c *Core) remove(tx Tx, l Lease, cause Cause) {
 		putLost(tx, &l, cause)
 	}
 	c.recordEnd(tx, &l, cause)
+}
+
+// taken is called when a party's lease goes to nobody or to another party. A holder on
+// another machine survives a power cut. If the state then had the lease again, its
+// holder could renew it, and would not learn that another had the key in between.
+func (l *Lease) taken(tx Tx) {
+	if !l.Holder.Local {
+		tx.Sync()
+	}
 }
 
 // lapse makes the key of a lease free that nobody else wants. Its holder is

@@ -130,6 +130,36 @@ func TestALongLeaseThatLivesIsNotWritten(t *testing.T) {
 	})
 }
 
+// A holder on another machine survives a power cut. Whoever gets its lease on this machine
+// does not, but had the key in between: the holder must not go on as if nobody had.
+func TestAPowerCutGivesNoLeaseBackToAHolderElsewhere(t *testing.T) {
+	for name, take := range map[string]func(a, here party, g registry.Grant){
+		"another takes a lapsed lease": func(a, here party, g registry.Grant) {
+			time.Sleep(2 * time.Second)
+			here.acquire(registry.Request{Key: "x"})
+		},
+		"another session adopts it": func(a, here party, g registry.Grant) {
+			here.Actor = a.Actor
+			if _, err := here.renew(g, 0); err != nil {
+				a.h.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+				a, here := h.party("A"), h.party("B")
+				here.Local = true
+				g := a.acquire(registry.Request{Key: "x", TTL: time.Second})
+				take(a, here, g)
+				h.crash()
+				if l, err := a.renew(g, 0); err == nil {
+					t.Errorf("its holder goes on with token %d", l.Token)
+				}
+			})
+		})
+	}
+}
+
 // TestARestartReservesALapsedLease has a place that used up its reservation
 // before the lease lapsed: a restart reserves the key for it once more.
 func TestARestartReservesALapsedLease(t *testing.T) {

@@ -97,6 +97,7 @@ func (c *Core) move(tx Tx, l Lease, to Holder, cause Cause) Lease {
 		l.requested().Expire(tx, keepRequest)
 		l.RequestID = ""
 	}
+	l.taken(tx)
 	from := l.Holder // of the same actor, or the guest that the new holder takes over from
 	addCounts(tx, &l, -1)
 	l.forgetNotices(tx)
