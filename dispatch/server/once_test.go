@@ -141,7 +141,10 @@ func writes() []write {
 		{"lease_renew", "W1", func(w *onceWorld) args {
 			w.acquire("/leases", `{"key":"a"}`)
 			return args{"lease_id": w.lease}
-		}, func(w *onceWorld) { w.w1.want(200, "POST", "/leases/"+w.lease+"/renew", `{}`) }},
+		}, func(w *onceWorld) {
+			w.w1.want(410, "POST", "/leases/"+w.lease+"/renew", `{}`) // it did not know
+			w.w1.want(200, "POST", "/leases/"+w.lease+"/renew", `{}`)
+		}},
 		{"lease_release", "W1", func(w *onceWorld) args {
 			w.acquire("/layer/leases", `{"name":"a"}`)
 			return args{"lease_id": w.lease}
