@@ -176,7 +176,7 @@ func (t Txn) listLeases(l *lister, prefix string) (more bool) {
 		if !wanted {
 			continue
 		}
-		if e := leaseEntry(t.store.leases, t.tx, p); e != nil && !l.add(*e) { // nil: the key is only reserved
+		if e := leaseEntry(t.store.leases, t.tx, p); e != nil && !l.add(*e) {
 			return false
 		}
 	}

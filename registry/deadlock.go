@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -148,7 +149,7 @@ func (c *Core) AwaitActors(ctx context.Context, h Holder, actors []uuid.UUID, pa
 			return ErrSessionEnded
 		}
 		var refusal *DeadlockError
-		s := search{c: c, tx: tx, start: h, budget: c.opts.SearchedAtOnce}
+		s := search{c, tx, h, c.opts.SearchedAtOnce}
 		if refusal, enough = s.deadlock(nil, &w); refusal != nil {
 			c.recordDeadlock(tx, refusal, "")
 			return refusal
@@ -185,27 +186,15 @@ type search struct {
 	tx     Tx
 	start  Holder
 	budget int
-
-	followed map[string]bool // by key: the waits for any one of several actors on the way to the present step
 }
 
 // deadlock returns the refusal of a wait of the start, for leases (place) or for
 // actors, if it would close a cycle. enough says whether the budget was.
 func (s *search) deadlock(place *waiter, actors *await) (refusal *DeadlockError, enough bool) {
-	var cycle []Link
-	s.followed = make(map[string]bool)
-	switch {
-	case place != nil:
-		cycle, _ = s.back(s.keepers(place))
-	case actors.any:
-		cycle, _ = s.alternatives(&step{holder: s.start, any: actors})
-	default:
-		cycle, _ = s.back(slices.Concat(s.awaited(actors)...))
+	if cycle := s.cycle(place, actors); cycle != nil {
+		return &DeadlockError{cycle}, true
 	}
-	if cycle == nil {
-		return nil, s.budget >= 0
-	}
-	return &DeadlockError{cycle}, true
+	return nil, s.budget >= 0
 }
 
 // searchOn searches for a cycle that a wait of h closes, which has begun, and
@@ -218,7 +207,7 @@ func (c *Core) searchOn(ctx context.Context, h Holder, reason string, begun func
 	var refusal *DeadlockError
 	err := c.eng.Snapshot(ctx, func(tx engine.Tx) error {
 		if place, actors := begun(tx); place != nil || actors != nil {
-			s := search{c: c, tx: tx, start: h, budget: MaxSearched}
+			s := search{c, tx, h, MaxSearched}
 			refusal, _ = s.deadlock(place, actors)
 		}
 		return nil
@@ -267,63 +256,102 @@ func (s *step) links() (list []Link) {
 	return list
 }
 
-// back follows the first steps to everything they lead to, breadth first. It
-// reports whether they are hopeless, and returns the way back to the start. There
-// is none if they only lead to a wait that is being followed already.
-func (s *search) back(todo []*step) (way []Link, hopeless bool) {
+// A reach is what a search found from some steps: the path back, if there is
+// one, and the waits for any one of several actors.
+type reach struct {
+	back *step
+	any  map[string]*step
+}
+
+// cycle returns the cycle that a wait of the start would close, for leases
+// (place) or for actors. It returns nil if the wait would close none.
+func (s *search) cycle(place *waiter, actors *await) []Link {
+	const root = ""
+	ways := make(map[string][]reach) // for each wait: one reach if it needs all, or one for each alternative
+	var todo []*step                 // waits for any one of several actors
+	add := func(key string, firsts ...[]*step) {
+		for _, first := range firsts {
+			r := s.reach(first)
+			ways[key] = append(ways[key], r)
+			todo = slices.AppendSeq(todo, maps.Values(r.any))
+		}
+	}
+	switch {
+	case place != nil:
+		add(root, s.keepers(place))
+	case actors.any:
+		add(root, s.awaited(actors)...)
+	default:
+		add(root, slices.Concat(s.awaited(actors)...))
+	}
+	for len(todo) > 0 {
+		at := todo[0]
+		todo = todo[1:]
+		if key := at.key(); ways[key] == nil {
+			add(key, s.awaited(at.any)...)
+		}
+	}
+	// Every wait is assumed hopeless. Those that have a way out are removed
+	// until none is left to remove.
+	wayOut := func(r reach) bool {
+		for key := range r.any {
+			if ways[key] != nil {
+				return false
+			}
+		}
+		return r.back == nil
+	}
+	for left := len(ways) + 1; len(ways) < left; {
+		left = len(ways)
+		maps.DeleteFunc(ways, func(_ string, list []reach) bool { return slices.ContainsFunc(list, wayOut) })
+	}
+	return wayBack(ways, root, make(map[string]bool))
+}
+
+// wayBack follows hopeless waits back to the start.
+func wayBack(ways map[string][]reach, key string, seen map[string]bool) []Link {
+	seen[key] = true
+	for _, r := range ways[key] {
+		if r.back != nil {
+			return r.back.links()
+		}
+		for next, at := range r.any {
+			if ways[next] != nil && !seen[next] {
+				if rest := wayBack(ways, next, seen); rest != nil {
+					return append(at.links(), rest...)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// reach follows the first steps to everything they lead to, breadth first.
+func (s *search) reach(todo []*step) (r reach) {
+	r.any = make(map[string]*step)
 	seen := make(map[string]bool)
 	lines := make(map[string]uint64) // by line: the highest number up to which the places were already followed
-	var waits []*step                // for any one of several actors
 	for len(todo) > 0 && s.budget >= 0 {
 		at := todo[0]
 		todo = todo[1:]
 		key := at.key()
 		switch {
+		case at.any != nil:
+			r.any[key] = at
+			continue
+		case at.holder.same(s.start):
+			r.back = at
+			return r
 		case seen[key]:
 			continue
-		case at.any != nil:
-			waits = append(waits, at)
-		case at.holder.same(s.start):
-			return at.links(), true
-		default:
-			for _, next := range s.waits(at.holder, lines) {
-				next.from = at
-				todo = append(todo, next)
-			}
 		}
 		seen[key] = true
-	}
-	for _, at := range waits {
-		if rest, stuck := s.alternatives(at); rest != nil {
-			return append(at.links(), rest...), true
-		} else if stuck {
-			hopeless = true
+		for _, next := range s.waits(at.holder, lines) {
+			next.from = at
+			todo = append(todo, next)
 		}
 	}
-	return nil, hopeless
-}
-
-// alternatives follows a wait for any one of several actors, which is hopeless if
-// all of its alternatives are. If one of these leads to the wait again, that is no
-// way out.
-func (s *search) alternatives(wait *step) (way []Link, hopeless bool) {
-	key := wait.key()
-	if s.followed[key] {
-		return nil, true
-	}
-	s.followed[key] = true
-	defer delete(s.followed, key)
-	s.budget--
-	for _, first := range s.awaited(wait.any) {
-		back, stuck := s.back(first)
-		if !stuck {
-			return nil, false
-		}
-		if way == nil {
-			way = back
-		}
-	}
-	return way, true
+	return r
 }
 
 // waits returns the steps from a party to all that its calls wait for.
@@ -446,7 +474,7 @@ func (c *Core) deadlock(tx Tx, a *ask) (refusal *DeadlockError) {
 	if c.isAlone(tx, a.Holder) {
 		return nil
 	}
-	s := search{c: c, tx: tx, start: a.Holder, budget: c.opts.SearchedAtOnce}
+	s := search{c, tx, a.Holder, c.opts.SearchedAtOnce}
 	refusal, enough := s.deadlock(&a.waiter, nil)
 	a.passed += c.opts.SearchedAtOnce - s.budget
 	a.search = !enough

@@ -387,6 +387,7 @@ func clinchMove(t *testing.T, h *house, m *clinch, parties []party, rnd *rand.Ra
 		if m.has(q, m.held[i].Want) || slices.ContainsFunc(m.waits, mixed) {
 			return
 		}
+		parties[q].notices() // else it would not know of an adoption that took it from this party
 		if _, err := parties[q].renew(g, 0); err != nil {
 			t.Error(err)
 		}
@@ -402,6 +403,39 @@ func clinchMove(t *testing.T, h *house, m *clinch, parties []party, rnd *rand.Ra
 			t.Error(err)
 		}
 	}
+}
+
+// Leads of which each waits until any one of its workers ends, and holds what a worker of
+// each other lead waits for, are many ways to the same cycle.
+func TestACycleOfManyAlternativesIsFound(t *testing.T) {
+	const leads = 8
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		var all []party
+		for i := range leads {
+			all = append(all, h.party(fmt.Sprint("S", i)))
+			all[i].acquire(registry.Request{Key: fmt.Sprint("L", i)})
+		}
+		for i, lead := range all {
+			var ids []uuid.UUID
+			var paths []string
+			for j := range all {
+				if j == i {
+					continue
+				}
+				w := h.party(fmt.Sprintf("S%d→W%d", i, j))
+				w.wait(registry.Request{Key: fmt.Sprint("L", j), Wait: registry.MaxWait})
+				ids, paths = append(ids, w.Actor), append(paths, w.Path)
+			}
+			done, err := h.AwaitActors(t.Context(), lead.Holder, ids, paths, false)
+			if i == leads-1 {
+				mustBe[*registry.DeadlockError](t, err)
+			} else if err != nil {
+				t.Fatalf("S%d: %v", i, err)
+			} else {
+				defer done()
+			}
+		}
+	})
 }
 
 // allGrants are the grants that a party has, which it is given again.

@@ -45,8 +45,8 @@ const revokeBatch = 256
 
 // Revoke ends the leases on a key, including lapsed ones, which their holders
 // then cannot renew. Each holder is told who revoked the lease and why. The
-// next in line gets the key in the transaction that frees it. If no holder may lose the key, Revoke returns May's
-// error and nothing changes.
+// next in line gets the key in the transaction that frees it. If no holder may
+// lose the key, Revoke returns May's error and nothing changes.
 //
 // One transaction revokes a few hundred leases; if more share the key, Revoke
 // uses several. A call that is sent again continues with the leases that

@@ -91,7 +91,8 @@ func rowOf(want Want, token uint64) string {
 	return leaseKey(want.Scope, want.Key) + "\x00" + record.Fixed(token)
 }
 
-// holders yields the rows of the leases on a key, including lapsed ones: first the exclusive one, then the shared ones.
+// holders yields the rows of the leases on a key, including lapsed ones: first
+// the exclusive one, then the shared ones.
 func holders(tx Tx, scope, key string) iter.Seq[engine.Row] {
 	return func(yield func(engine.Row) bool) { rowsOn(tx, leaseKey(scope, key), yield) }
 }

@@ -46,3 +46,28 @@ func TestThoseWhoShareAKeyAreBounded(t *testing.T) {
 		granted(t, shares)
 	})
 }
+
+// By adoption within its session a party may share a key twice. It has only that key.
+func TestAPartyThatSharesAKeyTwiceHasOneKey(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		w := h.party("W")
+		a, b := w.as("a"), w.as("b")
+		g := a.acquire(registry.Request{Key: "x", Shared: true})
+		b.acquire(registry.Request{Key: "x", Shared: true})
+		if _, err := b.renew(g, 0); err != nil {
+			t.Fatal(err)
+		}
+		r := h.Registry("run:1")
+		both := func() registry.Grant {
+			list, err := h.AcquireAll(t.Context(), []registry.Want{r.Want("x", true), r.Want("y", false)}, registry.Request{Holder: b.Holder, RequestID: "q"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return list[1]
+		}
+		first := both()
+		if again := both(); first.Reentrant || again.Reentrant || again.ID != first.ID {
+			t.Errorf("y: %+v, and sent again %+v", first, again)
+		}
+	})
+}

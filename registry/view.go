@@ -66,7 +66,9 @@ func (c *Core) view(tx Tx, w *waiter, v *view) {
 			case mixed:
 				v.mixed = true
 			case its:
-				v.own = append(v.own, l)
+				if len(v.own) == own { // by adoption it may share the key twice
+					v.own = append(v.own, l)
+				}
 			case !w.parked() && l.gives(w.Holder, want, tx.Now()):
 				v.offers = append(v.offers, l)
 			case l.conflicts(w.Holder, want) && (v.all || len(v.keepers) == 0):

@@ -79,7 +79,7 @@ func (s *store) foldWithin(limit time.Duration, f fold) error {
 	defer cancel()
 	err := s.fold(ctx, f)
 	if errors.Is(err, ErrLost) {
-		_, unnoted := s.conns.fold.Exec(ctx, lostSQL, s.partition, s.epoch, lostCommits)
+		_, unnoted := s.conns.fold.Exec(ctx, timelineSQL, s.partition, s.epoch, lostCommits)
 		err = cmp.Or(unnoted, err)
 	}
 	return err

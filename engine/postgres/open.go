@@ -298,7 +298,7 @@ func (s *store) lead(ctx context.Context, o Options) error {
 	defer cancel(nil)
 	silent := time.AfterFunc(s.patience, func() { cancel(errSilent) })
 	defer silent.Stop()
-	moved, lost, err := s.takeLead(waiting, o, func() { silent.Reset(s.patience) })
+	moved, lost, timeline, err := s.takeLead(waiting, o, func() { silent.Reset(s.patience) })
 	switch {
 	case err != nil && context.Cause(waiting) == errSilent:
 		return silentFor(s.patience, err)
@@ -306,52 +306,71 @@ func (s *store) lead(ctx context.Context, o Options) error {
 		return err
 	case moved:
 		err = s.leap(ctx, o.Clock, o.Seen)
-		if err == nil && lost {
-			err = memory.NoteCopy(s)
-		}
 	default:
 		err = s.lift(ctx, 0, 1)
+	}
+	if err == nil && lost {
+		err = s.noteLost(ctx, timeline)
 	}
 	return cmp.Or(err, replicated(s.conn))
 }
 
+// noteLost notes in the state that commits are lost. If this leader ends before that, the
+// next one finds [lostCommits], and does it.
+func (s *store) noteLost(ctx context.Context, timeline int64) error {
+	if err := memory.NoteCopy(s); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	_, err := s.conn.Exec(ctx, timelineSQL, s.partition, s.epoch, timeline)
+	return err
+}
+
 // takeLead calls heard for each answer. moved reports whether the database may have gone back
 // in time since the partition was led, and lost whether commits may be lost. Nobody knows
-// which commits an asynchronous standby lacked when it was promoted.
-func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved, lost bool, err error) {
+// which commits an asynchronous standby lacked when it was promoted. timeline is that of the
+// database.
+func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved, lost bool, timeline int64, err error) {
 	if err := migrate(ctx, s.conn); err != nil {
-		return false, false, err
+		return false, false, 0, err
 	}
 	heard()
-	timeline, err := timelineOf(ctx, s.conn)
+	timeline, err = timelineOf(ctx, s.conn)
 	if err != nil {
-		return false, false, err
+		return false, false, 0, err
 	}
 	heard()
 	if _, err := s.conn.Exec(ctx, "INSERT INTO leasehold_partition (partition, epoch, timeline) VALUES ($1, 0, $2) ON CONFLICT (partition) DO NOTHING", s.partition, timeline); err != nil {
-		return false, false, err
+		return false, false, 0, err
 	}
 	heard()
 	var before, known int64
 	if err := s.conn.QueryRow(ctx, "SELECT epoch, timeline FROM leasehold_partition WHERE partition = $1", s.partition).Scan(&before, &known); err != nil {
-		return false, false, err
+		return false, false, 0, err
 	}
 	heard()
 	var leader *uuid.UUID
 	if o.Leader != uuid.Nil {
 		leader = &o.Leader
 	}
-	err = s.conn.QueryRow(ctx, leadSQL, s.partition, timeline, leap, leader, o.Epoch, o.Seen).Scan(&s.epoch)
+	promoted, back := before > 0 && known != timeline, before < o.Seen || known == lostCommits
+	lost = promoted && s.singleNode || back
+	until := timeline
+	if lost {
+		until = lostCommits
+	}
+	err = s.conn.QueryRow(ctx, leadSQL, s.partition, timeline, leap, leader, o.Epoch, o.Seen, until).Scan(&s.epoch)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return false, false, ErrSuperseded
+		return false, false, 0, ErrSuperseded
 	}
 	if err != nil {
-		return false, false, err
+		return false, false, 0, err
 	}
 	heard()
 	rows, err := s.conn.Query(ctx, "SELECT sequence, batch FROM leasehold_log WHERE partition = $1 ORDER BY sequence", s.partition)
 	if err != nil {
-		return false, false, err
+		return false, false, 0, err
 	}
 	defer rows.Close()
 	var sequence int64
@@ -360,16 +379,15 @@ func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved, l
 		var batch []byte
 		before := sequence
 		if err := rows.Scan(&sequence, &batch); err != nil {
-			return false, false, err
+			return false, false, 0, err
 		}
 		if before != 0 && sequence != before+1 {
-			return false, false, fmt.Errorf("%w: the log goes from %d to %d", engine.ErrCorrupt, before, sequence)
+			return false, false, 0, fmt.Errorf("%w: the log goes from %d to %d", engine.ErrCorrupt, before, sequence)
 		}
 		if err := s.active.replay(batch); err != nil {
-			return false, false, fmt.Errorf("%w: entry %d of the log: %w", engine.ErrCorrupt, sequence, err)
+			return false, false, 0, fmt.Errorf("%w: entry %d of the log: %w", engine.ErrCorrupt, sequence, err)
 		}
 	}
 	s.open, s.logged = s.newRound(sequence+1, 0), sequence
-	promoted, back := before > 0 && known != timeline, before < o.Seen || known == lostCommits
-	return promoted || back, promoted && s.singleNode || back, rows.Err()
+	return promoted || back, lost, timeline, rows.Err()
 }

@@ -28,11 +28,11 @@ var (
 	ErrLost = errors.New("the database has lost commits that it had acknowledged")
 )
 
-// lostCommits is the timeline of a partition whose leader has found [ErrLost], for the
-// next leader to know. lostSQL sets it.
+// lostCommits is the timeline of a partition from when a leader has found that commits are
+// lost until one has noted that in the state (see [memory.NoteCopy]). timelineSQL sets it.
 const (
 	lostCommits = -1
-	lostSQL     = "UPDATE leasehold_partition SET timeline = $3 WHERE partition = $1 AND epoch = $2"
+	timelineSQL = "UPDATE leasehold_partition SET timeline = $3 WHERE partition = $1 AND epoch = $2"
 )
 
 const settingsSQL = `SELECT current_setting('synchronous_commit'),
@@ -148,7 +148,7 @@ func (s *store) lift(ctx context.Context, by, above int64) error {
 // leadSQL takes the lead. A leader in a cluster is registered for all of its
 // lead. If the row has changed since the statement began, so has the epoch.
 const leadSQL = `UPDATE leasehold_partition
-SET epoch = epoch + CASE WHEN epoch >= $6 AND (epoch = 0 OR timeline = $2) THEN 1 ELSE $3::bigint END, timeline = $2, leader = $4
+SET epoch = epoch + CASE WHEN epoch >= $6 AND (epoch = 0 OR timeline = $2) THEN 1 ELSE $3::bigint END, timeline = $7, leader = $4
 WHERE partition = $1 AND ($4::uuid IS NULL OR epoch = $5 AND NOT EXISTS (SELECT 1 FROM leasehold_server WHERE id = leader))
 RETURNING epoch`
 

@@ -184,7 +184,7 @@ func (w *writer) check(ctx context.Context, r *round) error {
 		return err
 	}
 	if last < s.logged {
-		if _, err := w.conn.Exec(ctx, lostSQL, s.partition, s.epoch, lostCommits); err != nil {
+		if _, err := w.conn.Exec(ctx, timelineSQL, s.partition, s.epoch, lostCommits); err != nil {
 			return err
 		}
 		r.err = fmt.Errorf("%w: the log ends at %d, and %d was in it", ErrLost, last, s.logged)

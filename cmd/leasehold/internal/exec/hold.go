@@ -137,15 +137,14 @@ func (h *hold) renew(ctx context.Context) error {
 	return nil
 }
 
-// unknown rewords the refusal to renew a lease that the daemon has never granted, as far as it
-// knows.
+// unknown rewords the refusal to renew a lease of which the daemon knows nothing.
 func (l *lease) unknown(err error) error {
 	var refusal *client.Refusal
 	if !errors.As(err, &refusal) || refusal.Code != "NOT_HOLDER" {
 		return err
 	}
 	worded := *refusal
-	worded.Message = fmt.Sprintf("the daemon does not know lease %q: its state went back to an earlier copy, or was replaced", l.Name+l.Key)
+	worded.Message = fmt.Sprintf("the daemon does not know lease %q: the session has ended, or the daemon has another state now", l.Name+l.Key)
 	return &worded
 }
 
