@@ -117,7 +117,7 @@ func (l *Lease) encode(due time.Time) string {
 	w := record.New(80 + len(l.Holder.Path) + len(l.Holder.Party) + len(l.RequestID) + len(l.Reason))
 	w.Byte(leaseFormat)
 	late := l.Deadline.After(due)
-	w.Flags(l.KeepAlive, l.told, l.ID != uuid.Nil, late, l.lapsed, l.graced, false, l.awaited)
+	w.Flags(l.KeepAlive, l.told, l.ID != uuid.Nil, late, l.lapsed, l.graced, l.Holder.Local, l.awaited)
 	if l.ID != uuid.Nil {
 		w.ID(l.ID)
 	}
@@ -144,10 +144,10 @@ func (l *Lease) encode(due time.Time) string {
 
 // decode reads what encode wrote. Scope, key and session are in the row.
 func (l *Lease) decode(value string, due time.Time) (ok bool) {
-	var known, late, unused bool
+	var known, late bool
 	r := record.Read(value)
 	format := r.Byte()
-	r.Flags(&l.KeepAlive, &l.told, &known, &late, &l.lapsed, &l.graced, &unused, &l.awaited)
+	r.Flags(&l.KeepAlive, &l.told, &known, &late, &l.lapsed, &l.graced, &l.Holder.Local, &l.awaited)
 	if known {
 		l.ID = r.ID()
 	}

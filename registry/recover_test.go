@@ -160,6 +160,39 @@ func TestAPowerCutGivesNoLeaseBackToAHolderElsewhere(t *testing.T) {
 	}
 }
 
+// What parties on this machine do to each other waits for no disk. What they take from a
+// holder elsewhere does.
+func TestOnlyWhatIsTakenFromAHolderElsewhereWaitsForTheDisk(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, here := h.party("A"), h.party("B")
+		here.Local = true
+		took := func(do func()) time.Duration {
+			h.sync = time.Second
+			defer func() { h.sync = 0 }()
+			began := time.Now()
+			do()
+			return time.Since(began)
+		}
+		amongThem := func() {
+			g := here.acquire(registry.Request{Key: "x"})
+			other := here.again()
+			if _, err := other.renew(g, 0); err != nil {
+				t.Error(err)
+			}
+			other.release(g)
+		}
+		amongThem() // reserves a block of tokens on the disk
+		if d := took(amongThem); d != 0 {
+			t.Errorf("among parties here: %v", d)
+		}
+		a.acquire(registry.Request{Key: "x", TTL: time.Second})
+		time.Sleep(2 * time.Second)
+		if d := took(func() { here.acquire(registry.Request{Key: "x"}) }); d == 0 {
+			t.Error("from a holder elsewhere it waits for nothing")
+		}
+	})
+}
+
 // TestARestartReservesALapsedLease has a place that used up its reservation
 // before the lease lapsed: a restart reserves the key for it once more.
 func TestARestartReservesALapsedLease(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
@@ -22,6 +23,7 @@ type house struct {
 	*registry.Core
 	t    *testing.T
 	fs   *vfs.MemFS
+	sync time.Duration // how long the disk takes
 	eng  *pebble.Engine
 	opts registry.Options
 	over endings
@@ -43,7 +45,13 @@ func inHouse(t *testing.T, opts registry.Options, story func(t *testing.T, h *ho
 
 func (h *house) open() {
 	h.t.Helper()
-	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: h.fs})
+	slow := errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData {
+			time.Sleep(h.sync)
+		}
+		return nil
+	})
+	eng, err := pebble.Open(pebble.Options{Dir: "state", FS: errorfs.Wrap(h.fs, slow)})
 	if err != nil {
 		h.t.Fatal(err)
 	}
