@@ -42,9 +42,13 @@ func (c *Core) serve(tx Tx, key Want, keeps turn) {
 				share.parties[partyOf(w.Holder)] = true
 				c.tell(tx, w.asker, c.award(tx, &w, &view{}))
 			}
-		case !c.give(tx, &w, c.sees(tx, &w, keeps)):
-			c.warn(tx, &w)
-			told = true
+		default:
+			v := view{keeps: keeps, brief: true, left: MaxBelow}
+			c.view(tx, &w, &v)
+			if !c.give(tx, &w, &v) {
+				c.warn(tx, &w)
+				told = true
+			}
 		}
 		if w.spent && w.parked() || w.Shared || !filekey.Covers(w.Key, key.Key) {
 			continue

@@ -7,6 +7,7 @@ type view struct {
 	keeps turn // which places before it keep it waiting
 	asks  bool // it is of a call, which ends what is past its deadline
 	all   bool // find all keepers, and not only the first
+	brief bool // end at the first keeper: only whether there is one matters
 	left  int  // how many leases of others, and places, may be looked at
 
 	own     []Lease  // the party's, on the keys
@@ -43,7 +44,7 @@ func (c *Core) view(tx Tx, w *waiter, v *view) {
 		for row := range near(tx, leasePrefix, want.Scope, want.Key) {
 			var l Lease
 			readable := l.read(row)
-			if l.Key != want.Key && len(v.keepers) > 0 && !v.all {
+			if len(v.keepers) > 0 && !v.all && (v.brief || l.Key != want.Key) {
 				break // its own leases and offers are on the key itself
 			}
 			its := readable && l.Key == want.Key && l.Holder.same(w.Holder)
