@@ -253,25 +253,30 @@ func (m *model) claim(t *rapid.T) {
 	m.remember(w, ask, got)
 }
 
-// claimed is what a claim took: the first that were ready, as many as it may have.
+// claimed is what a claim took: the first that were ready, as many as it may have. Of those
+// that have the same turn, any may be the next.
 func (m *model) claimed(t *rapid.T, w worker, ask queue.Claim, got []queue.Claimed) {
 	want := m.readyIn(ask.Queues)
-	count, size := 0, 0
-	for count < min(len(want), ask.Count) {
-		if size += len(want[count].payload); size > queue.MaxClaimBytes && count > 0 {
-			break
-		}
-		count++
-	}
-	if len(got) != count {
-		t.Fatalf("claimed %d of %d, of %d ready, and not %d", len(got), ask.Count, len(want), count)
+	most, size := min(len(want), ask.Count), 0
+	if len(got) > most {
+		t.Fatalf("claimed %d of %d, of %d ready", len(got), ask.Count, len(want))
 	}
 	for i, c := range got {
 		task := m.tasks[c.ID]
 		if task == nil || task.State != queue.Ready || task.Priority != want[i].Priority || task.turn != want[i].turn {
 			t.Fatalf("claimed %v as number %d, want %v", task, i, want[i])
 		}
+		if size += len(task.payload); size > queue.MaxClaimBytes && i > 0 {
+			t.Fatalf("the first %d of %d claimed have %d bytes", i+1, len(got), size)
+		}
 		m.began(t, w, ask, c)
+	}
+	isLeft := func(n *modelTask) bool {
+		next := want[len(got)]
+		return n.State == queue.Ready && n.Priority == next.Priority && n.turn == next.turn && size+len(n.payload) > queue.MaxClaimBytes
+	}
+	if len(got) < most && (len(got) == 0 || !slices.ContainsFunc(want, isLeft)) {
+		t.Fatalf("claimed %d of %d, of %d ready: the next one has room, too", len(got), ask.Count, len(want))
 	}
 }
 
