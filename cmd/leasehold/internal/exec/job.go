@@ -90,6 +90,7 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 		return err
 	}
 	defer j.unguard()
+	j.arm(h) // exec may be stopped from when the program runs
 	if err := j.start(h); err != nil {
 		return cannotRun(cmd, err)
 	}
@@ -100,7 +101,6 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	// but no longer keeps the connection open.
 	h.linked = func() { _ = j.guard(link) }
 	h.renewed = func() { j.arm(h) }
-	j.arm(h)
 	lost := make(chan *lossError, 1)
 	go func() { lost <- h.keep(ctx) }() // ends at finish
 	p := terminal.PaintFor(cmd.ErrOrStderr())
