@@ -19,8 +19,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
-	"github.com/leasehold/leasehold/dispatch/client"
-	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 // everyCommand returns the commands that users see, groups included.
@@ -193,14 +191,7 @@ func TestRunsAreReadToTheLastPage(t *testing.T) {
 			add(run, fmt.Sprint("W", worker), "worker")
 		}
 	}
-	nc, err := net.Dial("unix", inDir(t, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.Connect(t.Context(), nc, server.Hello{Operator: true}, "test", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := dialOperator(t)
 	defer c.Close()
 	runs := func(args map[string]any) (runs any) {
 		answer, err := connection.Call(t.Context(), c, "operator_tree", args)

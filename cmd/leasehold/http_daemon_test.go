@@ -160,8 +160,8 @@ func newActor(t *testing.T, run, name, role string) string {
 	return made.Token
 }
 
-// asOperator calls a tool over the socket.
-func asOperator(t *testing.T, tool string, in map[string]any, out any) {
+// dialOperator connects an operator over the socket. The caller closes the connection.
+func dialOperator(t *testing.T) *client.Client {
 	t.Helper()
 	nc, err := net.Dial("unix", inDir(t, "s"))
 	if err != nil {
@@ -171,6 +171,13 @@ func asOperator(t *testing.T, tool string, in map[string]any, out any) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// asOperator calls a tool over the socket.
+func asOperator(t *testing.T, tool string, in map[string]any, out any) {
+	t.Helper()
+	c := dialOperator(t)
 	defer c.Close()
 	answer, err := c.Call(t.Context(), tool, in)
 	if err != nil {
