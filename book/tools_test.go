@@ -50,10 +50,10 @@ func (p *play) does(code, who, tool string, a args) reply {
 		p.t.Fatalf("%s: %s %v came to %q, want %q: %s", who, tool, a, r.code, code, r.text)
 	}
 	if code != "INVALID_ARGUMENT" {
-		fits(p.t, tool+" arguments", t.Input, a)
+		fits(p.t, tool+" arguments", t.Input(), a)
 	}
 	if code == "" {
-		fits(p.t, tool+" answer", t.Output, r.object)
+		fits(p.t, tool+" answer", t.Output(), r.object)
 	}
 	p.scenes = append(p.scenes, scene{who, tool, a, r})
 	return r
@@ -376,18 +376,19 @@ func toolReference(t *testing.T) string {
 func writeTool(b *strings.Builder, tool tools.Tool) {
 	fmt.Fprintf(b, "\n## %s\n\n%s\n\n*%s.*\n\n", tool.Name, escape(tool.Description), effect(tool))
 	b.WriteString("Arguments:\n\n")
-	if len(tool.Input.PropertyOrder) == 0 {
+	input := tool.Input()
+	if len(input.PropertyOrder) == 0 {
 		b.WriteString("none.\n\n")
 	} else {
 		b.WriteString("| name | type | if left out | meaning |\n|---|---|---|---|\n")
-		for _, name := range tool.Input.PropertyOrder {
-			s := tool.Input.Properties[name]
-			fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, typed(s), leftOut(tool.Input, name), escape(s.Description))
+		for _, name := range input.PropertyOrder {
+			s := input.Properties[name]
+			fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, typed(s), leftOut(input, name), escape(s.Description))
 		}
 		b.WriteString("\n")
 	}
 	b.WriteString("Answer:\n\n| field | type | meaning |\n|---|---|---|\n")
-	writeFields(b, "", tool.Output)
+	writeFields(b, "", tool.Output())
 	b.WriteString("\n")
 }
 

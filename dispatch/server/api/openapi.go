@@ -69,9 +69,10 @@ func (r *Route) operation() *operation {
 	}
 	path := r.inPath()
 	body := &jsonschema.Schema{Type: "object", Properties: make(map[string]*jsonschema.Schema), AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
-	for _, name := range r.Tool.Input.PropertyOrder {
-		schema := r.Tool.Input.Properties[name]
-		required := slices.Contains(r.Tool.Input.Required, name)
+	input := r.Tool.Input()
+	for _, name := range input.PropertyOrder {
+		schema := input.Properties[name]
+		required := slices.Contains(input.Required, name)
 		_, fixed := r.Fixed[name]
 		switch {
 		case fixed, r.Unless != nil && name == "expected_version":
@@ -137,9 +138,9 @@ func (r *Route) streamOperation() *operation {
 func (r *Route) statuses() (list []int) {
 	list = []int{http.StatusOK}
 	switch {
-	case r.made && r.Tool.Output.Properties["reentrant"] != nil:
+	case r.made && r.Tool.Output().Properties["reentrant"] != nil:
 		list = append(list, http.StatusCreated, http.StatusAccepted)
-	case r.made && r.Tool.Input.Properties["ticket"] != nil:
+	case r.made && r.Tool.Argument("ticket") != nil:
 		list = []int{http.StatusCreated, http.StatusAccepted}
 	case r.made:
 		list = []int{http.StatusCreated}
@@ -150,7 +151,7 @@ func (r *Route) statuses() (list []int) {
 }
 
 func (r *Route) response(status int) *response {
-	answer := &response{Description: http.StatusText(status), Content: content(jsonType, r.Tool.Output)}
+	answer := &response{Description: http.StatusText(status), Content: content(jsonType, r.Tool.Output())}
 	switch status {
 	case http.StatusNoContent:
 		return &response{Description: "There is nothing."}

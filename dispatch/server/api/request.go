@@ -103,7 +103,7 @@ func (a *arguments) add(name, text string) error {
 	if _, twice := a.given[name]; twice {
 		return &registry.ArgumentError{Argument: name, Problem: "must be given once"}
 	}
-	schema := a.tool.Input.Properties[name]
+	schema := a.tool.Argument(name)
 	var err error
 	switch {
 	case schema == nil || schema.Type == "string": // an unknown argument is refused later, by name

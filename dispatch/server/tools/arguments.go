@@ -427,7 +427,7 @@ func (f *field) schema() *jsonschema.Schema {
 	s := &jsonschema.Schema{Description: f.doc}
 	switch f.typ.Kind() {
 	case reflect.Struct, reflect.Map:
-		s = schemaOfType(f.typ)
+		s = schemaOf(f.typ)
 		s.Description = f.doc
 	case reflect.Float64:
 		s.Type, s.Minimum, s.Maximum = "number", f.min, f.max
@@ -471,17 +471,15 @@ func whole(x *float64) *int {
 }
 
 // outputSchema returns the schema of an answer. Every answer may have notices.
-func outputSchema[R any]() *jsonschema.Schema {
-	s := schemaOf[R]()
-	s.Properties["notices"] = schemaOf[[]Notice]()
+func outputSchema(answer reflect.Type) *jsonschema.Schema {
+	s := schemaOf(answer)
+	s.Properties["notices"] = schemaOf(reflect.TypeFor[[]Notice]())
 	s.Properties["notices"].Description = "leases of yours that you have lost since the last answer, what other agents wrote to you, or that your run ends"
 	s.PropertyOrder = append(s.PropertyOrder, "notices")
 	return s
 }
 
-func schemaOf[T any]() *jsonschema.Schema { return schemaOfType(reflect.TypeFor[T]()) }
-
-func schemaOfType(t reflect.Type) *jsonschema.Schema {
+func schemaOf(t reflect.Type) *jsonschema.Schema {
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		// A description is needed: the empty schema would be written as true,
 		// and clients of the TypeScript SDK accept only objects as schemas.

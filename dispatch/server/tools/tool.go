@@ -25,13 +25,10 @@ type Tool struct {
 	Description string
 	Effect      Effect
 	Group       string // see [Viewer]
-	Input       *jsonschema.Schema
-	Output      *jsonschema.Schema // of an answer; a refusal has another shape
-	Waits       bool               // whether a call waits by default
+	Waits       bool   // whether a call waits by default
 
+	*shape
 	unread bool // no model reads the answer, so it has no notices
-	fields []field
-	told   told // for the members of the answer
 	call   func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error)
 }
 
@@ -45,6 +42,23 @@ func Unanswered(name string) string {
 	}
 	return "; the call may have taken effect, so look before you repeat it"
 }
+
+// Input returns the schema of the tool's arguments.
+func (t Tool) Input() *jsonschema.Schema { return inputSchema(t.fields) }
+
+// Argument returns the schema of one argument, or nil if there is none of that
+// name.
+func (t Tool) Argument(name string) *jsonschema.Schema {
+	for i := range t.fields {
+		if t.fields[i].name == name {
+			return t.fields[i].schema()
+		}
+	}
+	return nil
+}
+
+// Output returns the schema of the tool's answer. A refusal has another shape.
+func (t Tool) Output() *jsonschema.Schema { return outputSchema(t.answer) }
 
 // Arguments are the arguments of a call: a valid JSON object, or empty.
 type Arguments json.RawMessage
@@ -69,8 +83,7 @@ func tool[A any, R answer](name, title, description string, effect Effect, fn fu
 	fields, defaults := s.fields, s.defaults.(A)
 	return Tool{
 		Name: name, Title: title, Description: description, Effect: effect,
-		Input: s.input, Output: s.output, Waits: waitsByDefault(fields),
-		fields: fields, told: s.told,
+		Waits: waitsByDefault(fields), shape: s,
 		call: func(ctx context.Context, se *dispatch.Session, given Arguments) (answer, error) {
 			args := defaults
 			if err := decode(fields, given, reflect.ValueOf(&args).Elem()); err != nil {
@@ -82,12 +95,13 @@ func tool[A any, R answer](name, title, description string, effect Effect, fn fu
 }
 
 // A shape is derived from the types of a tool's arguments and answer. It is
-// immutable.
+// immutable. Schemas are made when they are asked for: kept, those of all tools
+// would be half of what a daemon with 64 clients has in memory.
 type shape struct {
-	fields        []field
-	defaults      any
-	input, output *jsonschema.Schema
-	told          told
+	fields   []field
+	defaults any
+	answer   reflect.Type
+	told     told // for the members of the answer
 }
 
 // shapes caches shapes, because a daemon makes its tools several times: for
@@ -100,7 +114,7 @@ func shapeOf[A any, R answer]() *shape {
 		return s.(*shape)
 	}
 	fields := fieldsOf(key[0])
-	s, _ := shapes.LoadOrStore(key, &shape{fields, defaultsOf[A](fields), inputSchema(fields), outputSchema[R](), toldBy(key[1])})
+	s, _ := shapes.LoadOrStore(key, &shape{fields, defaultsOf[A](fields), key[1], toldBy(key[1])})
 	return s.(*shape)
 }
 

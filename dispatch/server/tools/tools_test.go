@@ -69,7 +69,7 @@ func inHouse(t *testing.T, story func(t *testing.T, h *house)) {
 			}
 		}()
 		for _, tool := range slices.Concat(tools.Agents(), tools.Programs(), tools.Operators(state)) {
-			if h.output[tool.Name], err = tool.Output.Resolve(nil); err != nil {
+			if h.output[tool.Name], err = tool.Output().Resolve(nil); err != nil {
 				t.Fatalf("%s: %v", tool.Name, err)
 			}
 			var wire jsonschema.Schema
@@ -456,9 +456,9 @@ func TestSchemasAndDecodingAgree(t *testing.T) {
 			if strings.HasPrefix(tool.Name, "operator_") {
 				c = op
 			}
-			valid := make(args)
-			for name, s := range tool.Input.Properties {
-				if slices.Contains(tool.Input.Required, name) {
+			valid, input := make(args), tool.Input()
+			for name, s := range input.Properties {
+				if slices.Contains(input.Required, name) {
 					valid[name] = example(s)
 				}
 			}
@@ -469,7 +469,7 @@ func TestSchemasAndDecodingAgree(t *testing.T) {
 				}
 			}
 			refusedFor("no_such_argument", 1)
-			for name, s := range tool.Input.Properties {
+			for name, s := range input.Properties {
 				for _, value := range outside(s) {
 					refusedFor(name, value)
 				}
@@ -489,7 +489,7 @@ func TestSchemasAndDecodingAgree(t *testing.T) {
 				}
 				a := maps.Clone(valid)
 				delete(a, name)
-				if !slices.Contains(tool.Input.Required, name) {
+				if !slices.Contains(input.Required, name) {
 					_, without := c.call(tool.Name, a)
 					a[name] = nil
 					_, null := c.call(tool.Name, a)
@@ -791,7 +791,7 @@ func TestToolsAreWhatClientsCanTake(t *testing.T) {
 			}
 			onlyObjects(t, d.Name, s)
 		}
-		for name, p := range tool.Input.Properties {
+		for name, p := range tool.Input().Properties {
 			if p.Description == "" {
 				t.Errorf("%s: argument %s is not described", d.Name, name)
 			}

@@ -2,7 +2,6 @@ package tools
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -79,10 +78,10 @@ func ParseGroups(names string) ([]string, error) {
 func (t Tool) Definition(leads bool) mcp.Tool {
 	type key struct {
 		name  string
-		input *jsonschema.Schema // distinguishes tools with the same name
+		shape *shape // distinguishes tools with the same name
 		leads bool
 	}
-	k := key{t.Name, t.Input, leads}
+	k := key{t.Name, t.shape, leads}
 	if d, ok := definitions.Load(k); ok {
 		return d.(mcp.Tool)
 	}
@@ -111,7 +110,7 @@ func (t Tool) define(leads bool) mcp.Tool {
 	return mcp.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description,
 		RawInputSchema:  mustJSON(input),
-		RawOutputSchema: mustJSON(listedAnswer(t.Output)),
+		RawOutputSchema: mustJSON(listAnswer(t.Output())),
 		Annotations: mcp.ToolAnnotation{
 			ReadOnlyHint: &t.Effect.ReadOnly, DestructiveHint: &destructive,
 			IdempotentHint: &t.Effect.Idempotent, OpenWorldHint: &no,
@@ -119,15 +118,13 @@ func (t Tool) define(leads bool) mcp.Tool {
 	}
 }
 
-// listedAnswer returns the schema of an answer for a list of tools. It also accepts
+// listAnswer makes the schema of an answer one for a list of tools. It also accepts
 // refusals. The specification does not require that. But the TypeScript SDK
 // validates refusals too, and its clients would tell their models about a schema
 // error instead of who holds the lease. The members of a notice are left out: every
 // tool would repeat them, and they were two thirds of the list.
-func listedAnswer(answer *jsonschema.Schema) *jsonschema.Schema {
-	s := *answer
+func listAnswer(s *jsonschema.Schema) *jsonschema.Schema {
 	s.AdditionalProperties = nil // refusals have more fields, depending on the code
-	s.Properties = maps.Clone(s.Properties)
 	s.Properties["notices"] = &jsonschema.Schema{
 		Type: "array", Description: s.Properties["notices"].Description,
 		Items: &jsonschema.Schema{
@@ -137,10 +134,10 @@ func listedAnswer(answer *jsonschema.Schema) *jsonschema.Schema {
 	}
 	s.Properties["code"] = &jsonschema.Schema{Type: "string", Description: "of a refusal: why, in a word"}
 	s.Properties["message"] = &jsonschema.Schema{Type: "string", Description: "of a refusal: what, who, and what next"}
-	s.PropertyOrder = append(slices.Clone(s.PropertyOrder), "code", "message")
-	s.AnyOf = []*jsonschema.Schema{{Required: answer.Required}, {Required: []string{"code", "message"}}}
+	s.PropertyOrder = append(s.PropertyOrder, "code", "message")
+	s.AnyOf = []*jsonschema.Schema{{Required: s.Required}, {Required: []string{"code", "message"}}}
 	s.Required = nil
-	return &s
+	return s
 }
 
 // listed returns the schema of an argument for a list of tools. Its limits, its

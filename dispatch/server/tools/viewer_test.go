@@ -125,7 +125,7 @@ func TestDescriptionsSayBoundsAndDefaults(t *testing.T) {
 		if err := json.Unmarshal(tool.Definition(true).RawInputSchema, &listed); err != nil {
 			t.Fatal(err)
 		}
-		for name, s := range tool.Input.Properties {
+		for name, s := range tool.Input().Properties {
 			said := listed.Properties[name].Description
 			for _, bound := range []*float64{s.Minimum, s.Maximum} {
 				if bound != nil && s.Maximum != nil && !strings.Contains(said, string(mustJSON(t, *bound))) {

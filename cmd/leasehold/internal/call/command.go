@@ -253,8 +253,9 @@ func listTools(p terminal.Paint) string {
 	t := terminal.Table{Columns: []terminal.Column{{Head: "TOOL"}, {Head: "DOES"}, {Head: "ARGUMENTS"}}}
 	for _, tool := range tools.Agents() {
 		var args []string
-		for _, name := range tool.Input.PropertyOrder {
-			if !slices.Contains(tool.Input.Required, name) {
+		input := tool.Input()
+		for _, name := range input.PropertyOrder {
+			if !slices.Contains(input.Required, name) {
 				name += "?"
 			}
 			args = append(args, name)
@@ -279,10 +280,11 @@ func completeCall(_ *cobra.Command, args []string, word string) (words []string,
 		if tool.Name != args[0] {
 			continue
 		}
-		for _, name := range tool.Input.PropertyOrder {
+		input := tool.Input()
+		for _, name := range input.PropertyOrder {
 			given := slices.ContainsFunc(args[1:], func(a string) bool { return strings.HasPrefix(a, name+"=") })
 			if !given && !strings.Contains(word, "=") {
-				words = append(words, cobra.CompletionWithDesc(name+"=", tool.Input.Properties[name].Description))
+				words = append(words, cobra.CompletionWithDesc(name+"=", input.Properties[name].Description))
 			}
 		}
 	}

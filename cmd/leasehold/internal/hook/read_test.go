@@ -203,7 +203,7 @@ func TestASubAgentOfQwenCodeNamesItself(t *testing.T) {
 		if err := qwen.answer(&out, e, verdict{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, takes := tool.Input.Properties["as"]; takes != strings.Contains(out.String(), `call the tool again with as \"g\"`) {
+		if _, takes := tool.Input().Properties["as"]; takes != strings.Contains(out.String(), `call the tool again with as \"g\"`) {
 			t.Errorf("%s takes as: %v, and its caller is told %q", tool.Name, takes, &out)
 		}
 	}
