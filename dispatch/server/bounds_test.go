@@ -3,7 +3,9 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,6 +120,42 @@ func TestHalfOpenRequestsLeaveRoomForClients(t *testing.T) {
 	if n := server.Strangers(d.Server); n > 128 {
 		t.Errorf("%d half-open connections", n)
 	}
+}
+
+// However many requests come without a token, and over however few connections, they
+// leave the processors to others. A client with a token waits for none of them.
+func TestRequestsWithoutATokenAreAnsweredInTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		const askers, each = 8, 100
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range askers {
+			wg.Go(func() {
+				for range each {
+					r := w.request(t, http.MethodGet, "")
+					r.Header.Del("Authorization")
+					resp, err := w.client.Do(r)
+					if err != nil || resp.StatusCode != http.StatusUnauthorized {
+						t.Errorf("without a token: %v %v", resp, err)
+						return
+					}
+					io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		before := time.Now()
+		w.open(t)
+		if took := time.Since(before); took > 0 {
+			t.Errorf("a client with a token waited %v", took)
+		}
+		wg.Wait()
+		if took := time.Since(start); took < (askers*each-129)*time.Millisecond {
+			t.Errorf("%d requests without a token were answered in %v", askers*each, took)
+		}
+	})
 }
 
 func isTimeout(err error) bool {

@@ -73,8 +73,10 @@ const (
 	// How fast new connections are accepted: HTTP connections that have shown
 	// no token, connections to the socket of one process, and HTTP sessions of
 	// one actor. Each costs transactions, or at least work that everybody waits
-	// for.
+	// for. Requests without a token are answered as fast as their connections
+	// are accepted, after strangerBurst.
 	strangerEvery              = time.Millisecond // after twice as many as may be open
+	strangerBurst              = 128
 	processBurst, processEvery = 256, 4 * time.Millisecond
 	sessionBurst, sessionEvery = 64, 20 * time.Millisecond
 )

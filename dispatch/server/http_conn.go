@@ -232,6 +232,7 @@ type webListener struct {
 	open      int
 	strangers *list.List     // of *webConn, oldest first
 	strays    pace[struct{}] // connections that ended without a token
+	asked     pace[struct{}] // requests of connections that have shown none
 
 	// For connections that only wait for their clients to close them, and for
 	// the calls of unread after connections were closed.
@@ -244,6 +245,7 @@ func newWebListener(ln net.Listener, s *shares) *webListener {
 	l := &webListener{
 		Listener: ln, shares: s, strangers: list.New(),
 		strays: pace[struct{}]{burst: 2 * s.max.HTTPStrangers, every: strangerEvery},
+		asked:  pace[struct{}]{burst: strangerBurst, every: strangerEvery},
 	}
 	l.over, l.end = context.WithCancel(context.Background())
 	return l
@@ -328,6 +330,25 @@ func (c *webConn) known(actor uuid.UUID) error {
 	c.listener.shares.strangers.Store(int64(c.listener.strangers.Len()))
 	c.stranger, c.share = nil, sh
 	return nil
+}
+
+// paced answers the requests of connections that have shown no token only so fast
+// that they leave the processors to others. A client with a token does not wait: it
+// has shown it by the time it is answered.
+func paced(routes http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		routes.ServeHTTP(w, r)
+		if c := webConnOf(r); c != nil && c.unknown() {
+			c.listener.asked.wait(r.Context(), struct{}{})
+		}
+	})
+}
+
+// unknown reports whether the connection has shown no token.
+func (c *webConn) unknown() bool {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	return c.stranger != nil
 }
 
 // Close closes the connection. If the client may not have read its last answer,
