@@ -19,6 +19,10 @@ type Options struct {
 	Store func(fail func(error)) (Store, error)
 	// Clock is the source of time.
 	Clock clock.Clock
+	// Confirm is called between the work of a transaction and its answer, even a
+	// refusal. It returns an error if another process may have the store by now.
+	// If it is nil, none can.
+	Confirm func() error
 	// AnyMachine says that the state may have been open on another machine, so
 	// that its recorded wall clock may be that machine's.
 	AnyMachine bool
@@ -32,6 +36,7 @@ type Options struct {
 // runs in.
 type Engine struct {
 	store Store
+	lead  func() error // Options.Confirm
 	logf  func(format string, args ...any)
 	clock *running
 	hub   engine.Hub
@@ -79,7 +84,7 @@ var _ engine.Engine = (*Engine)(nil)
 // Open opens the state in a store and reads the working set from it. If it
 // fails, it closes the store.
 func Open(o Options) (*Engine, error) {
-	e := &Engine{logf: o.Logf, set: newSet(), recent: newRecent(), placed: make(map[string]int)}
+	e := &Engine{lead: o.Confirm, logf: o.Logf, set: newSet(), recent: newRecent(), placed: make(map[string]int)}
 	e.failure.Tell = e.tell
 	store, err := o.Store(e.fail)
 	if err != nil {
@@ -141,7 +146,7 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 		case end.tx.noWait && err == nil:
 		default:
 			engine.TurnOf(ctx).Wait()
-			if failure := e.confirm(end.seen, end.tx.disk); failure != nil {
+			if failure := e.answer(end.seen, end.tx.disk); failure != nil {
 				err = failure
 				return
 			}
@@ -297,7 +302,7 @@ func (e *Engine) Snapshot(ctx context.Context, fn func(engine.Tx) error) (err er
 		err = errors.Join(err, snapshot.Close())
 		reader.End()
 		engine.TurnOf(ctx).Wait()
-		if failure := e.confirm(seen, !engine.IsLocal(ctx)); failure != nil {
+		if failure := e.answer(seen, !engine.IsLocal(ctx)); failure != nil {
 			err = failure
 		}
 	}()

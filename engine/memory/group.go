@@ -162,6 +162,18 @@ func (e *Engine) appendGroup(g *group) {
 	}
 }
 
+// answer is confirm before an answer, for which the store must also still be this
+// process's. A commit needs no such check, because the store itself refuses it.
+func (e *Engine) answer(g *group, disk bool) error {
+	if err := e.confirm(g, disk); err != nil || e.lead == nil {
+		return err
+	}
+	if err := e.lead(); err != nil {
+		e.fail(err)
+	}
+	return e.failure.Failed()
+}
+
 // confirm waits until the groups up to g are durable: with disk, they survive
 // the machine, otherwise the process. A nil g is no group.
 //

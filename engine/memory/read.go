@@ -13,7 +13,7 @@ func (e *Engine) Get(ctx context.Context, key string) (engine.Row, bool, error) 
 	r, ok, seen, err := e.get(key)
 	// What was read may not be on disk yet. The same is true of the deletion of
 	// a row that was not found, and of what an error reports.
-	if failure := e.confirm(seen, !engine.IsLocal(ctx)); failure != nil {
+	if failure := e.answer(seen, !engine.IsLocal(ctx)); failure != nil {
 		err = failure
 	}
 	if err != nil {
@@ -60,6 +60,10 @@ func (e *Engine) Read(ctx context.Context, key string) (engine.Row, error) {
 		// It may have been deleted by a commit that is not on disk yet; Get
 		// waits for it.
 		r, _, err = e.Get(ctx, key)
+		return r, err
+	}
+	if failure := e.answer(nil, false); failure != nil {
+		return engine.Row{}, failure
 	}
 	return r, err
 }

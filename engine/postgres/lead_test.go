@@ -83,6 +83,36 @@ func query[T any](t *testing.T, dsn, sql string, args ...any) (value T) {
 	return value
 }
 
+// TestNothingIsAnsweredOnceTheLeadIsLost has another server take the lead, which an
+// engine learns from Confirm only. It must answer nothing from memory then.
+func TestNothingIsAnsweredOnceTheLeadIsLost(t *testing.T) {
+	t.Parallel()
+	dsn, over := postgrestest.Database(t), errors.New("the term is over")
+	nothing := func(engine.Tx) error { return nil }
+	for what, ask := range map[string]func(context.Context, *postgres.Engine) error{
+		"update": func(ctx context.Context, e *postgres.Engine) error { return tryPut(ctx, e, "b") },
+		"refusal": func(ctx context.Context, e *postgres.Engine) error {
+			return e.Update(ctx, func(engine.Tx) error { return os.ErrExist })
+		},
+		"view":     func(ctx context.Context, e *postgres.Engine) error { return e.View(ctx, nothing) },
+		"snapshot": func(ctx context.Context, e *postgres.Engine) error { return e.Snapshot(ctx, nothing) },
+		"get":      func(ctx context.Context, e *postgres.Engine) error { _, _, err := e.Get(ctx, "a"); return err },
+		"cold get": func(ctx context.Context, e *postgres.Engine) error { _, _, err := e.Get(ctx, "~a"); return err },
+		"read":     func(ctx context.Context, e *postgres.Engine) error { _, err := e.Read(ctx, "~a"); return err },
+	} {
+		var lost error
+		e := mustOpen(t, postgres.Options{DSN: dsn, Confirm: func() error { return lost }})
+		put(t, e, "a", "~a")
+		if err := ask(t.Context(), e); err != nil && !errors.Is(err, os.ErrExist) {
+			t.Errorf("%s: %v", what, err)
+		}
+		lost = over
+		if err := ask(t.Context(), e); !errors.Is(err, over) || !errors.Is(err, postgres.ErrSuperseded) || !errors.Is(err, engine.ErrFailed) {
+			t.Errorf("%s, once the lead is lost: %v", what, err)
+		}
+	}
+}
+
 // TestWhoeverOpensAPartitionLeadsIt has a second process take over: the first can
 // commit nothing more, and its engine says why.
 func TestWhoeverOpensAPartitionLeadsIt(t *testing.T) {

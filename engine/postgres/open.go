@@ -214,8 +214,20 @@ func dial(ctx context.Context, cfg *pgxpool.Config) (*pgx.Conn, error) {
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	o = o.withDefaults()
 	e := new(Engine)
+	confirm := o.Confirm
+	if confirm != nil {
+		confirm = func() error {
+			err := o.Confirm()
+			if err != nil {
+				err = fmt.Errorf("%w: %w", ErrSuperseded, err)
+				e.store.Fail(err)
+			}
+			return err
+		}
+	}
 	var err error
 	e.Engine, err = memory.Open(memory.Options{
+		Confirm:    confirm,
 		Clock:      o.Clock,
 		Logf:       o.Logf,
 		AnyMachine: true,
@@ -244,7 +256,7 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 		return nil, err
 	}
 	s := &store{
-		partition: o.Partition, singleNode: o.SingleNode, confirm: o.Confirm, patience: o.Patience, foldSize: o.FoldSize, logf: o.Logf, Failure: memory.Failure{Tell: fail},
+		partition: o.Partition, singleNode: o.SingleNode, patience: o.Patience, foldSize: o.FoldSize, logf: o.Logf, Failure: memory.Failure{Tell: fail},
 		cfg: cfg, active: new(overlay),
 		toFold: make(chan fold, 1),
 	}

@@ -30,7 +30,6 @@ type store struct {
 	memory.Failure
 	partition, epoch int64
 	singleNode       bool
-	confirm          func() error // nil: no other server can take the lead
 	patience         time.Duration
 	foldSize         int
 	logf             func(format string, args ...any)
