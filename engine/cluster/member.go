@@ -46,8 +46,8 @@ type Member struct {
 	mu      sync.Mutex
 	term    *Term
 	last    Look
-	leads   map[int64]*lead
-	changed chan struct{} // closed at the next change of last or leads
+	leads   map[int64]context.CancelFunc // gives up a partition that this server leads, takes or gives up
+	changed chan struct{}                // closed at the next change of last or leads
 	trouble trouble
 
 	// Used only by the loop.
@@ -56,11 +56,6 @@ type Member struct {
 	over     map[uuid.UUID]struct{} // own registrations that have ended, and may still be in the database
 	seen     map[uuid.UUID]sight
 	epochs   map[int64]int64 // the greatest of each partition
-}
-
-// A lead is a partition that this server leads, takes or gives up.
-type lead struct {
-	stop context.CancelFunc
 }
 
 // A trouble is why this server failed to reach the database or to lead, and when.
@@ -86,7 +81,7 @@ func NewMember(o Options) *Member {
 	if o.Connections == nil {
 		o.Connections = func() int64 { return 0 }
 	}
-	return &Member{opts: o, look: make(chan struct{}, 1), over: make(map[uuid.UUID]struct{}), epochs: make(map[int64]int64), leads: make(map[int64]*lead), changed: make(chan struct{}), trouble: trouble{told: make(map[string]time.Duration)}}
+	return &Member{opts: o, look: make(chan struct{}, 1), over: make(map[uuid.UUID]struct{}), epochs: make(map[int64]int64), leads: make(map[int64]context.CancelFunc), changed: make(chan struct{}), trouble: trouble{told: make(map[string]time.Duration)}}
 }
 
 // Poke makes the member look at once.
@@ -189,7 +184,11 @@ func (m *Member) serve(ctx context.Context) error {
 	leading, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var leads sync.WaitGroup
-	err := m.beat(ctx, term, func(p Partition) { leads.Go(func() { m.lead(leading, p, term) }) }, stop)
+	err := m.beat(ctx, term, func(p Partition) context.CancelFunc {
+		its, giveUp := context.WithCancel(leading)
+		leads.Go(func() { m.lead(its, leading, p, term) })
+		return giveUp
+	}, stop)
 	term.end() // before waiting for the leads: after an error nothing may be answered
 	stop()
 	leads.Wait()
@@ -216,7 +215,7 @@ func (m *Member) bounded(ctx context.Context, do func(context.Context) error) er
 
 // beat sends beats until the term ends, or until ctx has ended and everything
 // that this server led is given up.
-func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition), stop func()) error {
+func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition) context.CancelFunc, stop func()) error {
 	now, t := m.opts.Clock.Running, m.opts.Timing
 	run, stopping := ctx, false
 	for last := now(); ; m.pause(run) {
@@ -342,13 +341,13 @@ func (m *Member) observe(ctx context.Context, self uuid.UUID, look Look, sent ti
 // of one that it does not lead: a statement that takes the lead, and whose answer
 // was lost, may have had its effect late, or the database went back in time. Such
 // a partition is given up.
-func (m *Member) act(self uuid.UUID, look Look, begin func(Partition)) {
+func (m *Member) act(self uuid.UUID, look Look, begin func(Partition) context.CancelFunc) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	take, give := look.share(self, func(p Partition) bool { return m.leads[p.Number] != nil })
 	for _, p := range give {
-		if l := m.leads[p.Number]; l != nil {
-			l.stop()
+		if giveUp := m.leads[p.Number]; giveUp != nil {
+			giveUp()
 		}
 	}
 	for _, p := range look.Partitions {
@@ -357,19 +356,13 @@ func (m *Member) act(self uuid.UUID, look Look, begin func(Partition)) {
 		}
 	}
 	for _, p := range take {
-		m.leads[p.Number] = &lead{stop: func() {}}
-		begin(p)
+		m.leads[p.Number] = begin(p)
 	}
 }
 
-// lead leads one partition, until leading ends or the partition is given up. One
-// that this server leads only in the database is given up at once.
-func (m *Member) lead(leading context.Context, p Partition, term *Term) {
-	ctx, stop := context.WithCancel(leading)
-	defer stop()
-	m.mu.Lock()
-	m.leads[p.Number].stop = stop
-	m.mu.Unlock()
+// lead leads one partition, until ctx ends because the partition is given up, or
+// leading ends. One that this server leads only in the database is given up at once.
+func (m *Member) lead(ctx, leading context.Context, p Partition, term *Term) {
 	var err error
 	if p.Leader != term.ID {
 		err = m.opts.Lead(ctx, p, term)
@@ -387,6 +380,7 @@ func (m *Member) lead(leading context.Context, p Partition, term *Term) {
 		}
 	}
 	m.mu.Lock()
+	m.leads[p.Number]() // frees its context
 	delete(m.leads, p.Number)
 	m.mu.Unlock()
 	m.Poke()
