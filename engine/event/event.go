@@ -99,7 +99,7 @@ type Event struct {
 const (
 	Prefix          = engine.ColdLog // of the keys of events
 	compactedPrefix = "compacted/"
-	format          = 2 // format 1 had no Took
+	format          = 2
 )
 
 func keysOf(run uuid.UUID) string          { return Prefix + string(run[:]) }
@@ -163,19 +163,12 @@ func (e *Event) read(row engine.Row) (ok bool) {
 	}
 	r := record.Read(row.Value)
 	written := r.Byte()
-	if written < 1 || written > format {
-		return false
-	}
 	e.Revision, e.Kind = revisionOf(row), Kind(r.Byte())
 	r.Flags(&e.Shared)
-	e.At, e.Token = r.Time(), r.Uint()
-	if written > 1 {
-		e.Took = r.Duration()
-	}
-	e.Actor = r.ID()
+	e.At, e.Token, e.Took, e.Actor = r.Time(), r.Uint(), r.Duration(), r.ID()
 	e.Path, e.Key, e.Layer, e.Queue = r.Text(), r.Text(), r.Text(), r.Text()
 	e.Party, e.By, e.Cause, e.Reason = r.Text(), r.Text(), r.Text(), r.Text()
-	return r.Done() && e.Kind > 0 && int(e.Kind) < len(kinds)
+	return written == format && r.Done() && e.Kind > 0 && int(e.Kind) < len(kinds)
 }
 
 // Parse decodes an event from its row.

@@ -138,8 +138,7 @@ func issuedIn(d time.Duration) uint64 {
 func Recover(tx engine.Tx, highest uint64) error {
 	row, ok := tx.Get(MarkKey)
 	switch {
-	// A state from before revisions were introduced has the number twice.
-	case ok && len(row.Value) != 8 && len(row.Value) != 16, !ok && highest > 0:
+	case ok && len(row.Value) != 8, !ok && highest > 0:
 		return fmt.Errorf("%w: %q", engine.ErrCorrupt, MarkKey)
 	case !ok:
 		return nil
