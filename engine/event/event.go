@@ -157,9 +157,10 @@ func (e *Event) row(run uuid.UUID) engine.Row {
 	return engine.Row{Key: both[:key], Value: both[key:]}
 }
 
-func (e *Event) read(row engine.Row) (ok bool) {
+// Parse decodes an event from its row.
+func Parse(row engine.Row) (e Event, ok bool) {
 	if len(row.Key) != len(Prefix)+24 {
-		return false
+		return e, false
 	}
 	r := record.Read(row.Value)
 	written := r.Byte()
@@ -168,13 +169,7 @@ func (e *Event) read(row engine.Row) (ok bool) {
 	e.At, e.Token, e.Took, e.Actor = r.Time(), r.Uint(), r.Duration(), r.ID()
 	e.Path, e.Key, e.Layer, e.Queue = r.Text(), r.Text(), r.Text(), r.Text()
 	e.Party, e.By, e.Cause, e.Reason = r.Text(), r.Text(), r.Text(), r.Text()
-	return written == format && r.Done() && e.Kind > 0 && int(e.Kind) < len(kinds)
-}
-
-// Parse decodes an event from its row.
-func Parse(row engine.Row) (e Event, ok bool) {
-	ok = e.read(row)
-	return e, ok
+	return e, written == format && r.Done() && e.Kind > 0 && int(e.Kind) < len(kinds)
 }
 
 // Lease reports whether events of this kind change who holds a lease or waits

@@ -91,8 +91,8 @@ func (k *Keeper) forget(ctx context.Context, eng engine.Engine, run uuid.UUID, t
 			t.n++
 		}
 		for row := range rows(tx, run, Compacted(tx, run)) {
-			var e Event
-			old := !e.read(row) || tx.Wall().Sub(e.At) >= k.Age
+			e, ok := Parse(row)
+			old := !ok || tx.Wall().Sub(e.At) >= k.Age
 			if len(doomed) == step || exists && !old && t.n-len(doomed) <= k.Count {
 				break
 			}

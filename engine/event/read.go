@@ -31,8 +31,7 @@ func Read(tx engine.Tx, run uuid.UUID, since uint64) (iter.Seq[Event], error) {
 	}
 	return func(yield func(Event) bool) {
 		for row := range rows(tx, run, max(since, through)) {
-			var e Event
-			if e.read(row) && !yield(e) {
+			if e, ok := Parse(row); ok && !yield(e) {
 				return
 			}
 		}
