@@ -100,7 +100,9 @@ const beginFold = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'; 
 // last row.
 func (s *store) fold(ctx context.Context, f fold) error {
 	for _, sn := range f.older {
-		sn.begin()
+		sn.mu.Lock()
+		_ = sn.beginLocked() // its reader gets the error
+		sn.mu.Unlock()
 	}
 	return pgx.BeginTxFunc(ctx, s.conns.fold, pgx.TxOptions{BeginQuery: beginFold}, func(tx pgx.Tx) error {
 		// An earlier copy may have been restored while the fold waited. What the fold has

@@ -263,7 +263,7 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
-			s.release()
+			_ = s.Close() // never fails
 		}
 	}()
 	if s.conns = o.Connections; s.conns == nil {

@@ -129,16 +129,10 @@ type snapshot struct {
 	err    error
 }
 
-// begin starts the transaction, and so fixes its view of the records.
-func (sn *snapshot) begin() {
-	sn.mu.Lock()
-	defer sn.mu.Unlock()
-	sn.beginLocked()
-}
-
-func (sn *snapshot) beginLocked() {
+// beginLocked starts the transaction, and so fixes its view of the records.
+func (sn *snapshot) beginLocked() error {
 	if sn.begun || sn.closed {
-		return
+		return sn.err
 	}
 	sn.begun = true
 	s := sn.s
@@ -160,12 +154,7 @@ func (sn *snapshot) beginLocked() {
 	s.mu.Lock()
 	delete(s.waiting, sn)
 	s.mu.Unlock()
-}
-
-// transaction returns what to read the records with.
-func (sn *snapshot) transaction() (querier, error) {
-	sn.beginLocked()
-	return sn.tx, sn.err
+	return sn.err
 }
 
 // Get implements [memory.Reader].
@@ -187,22 +176,20 @@ func (sn *snapshot) Get(space memory.Space, key string, read func(value []byte) 
 func (sn *snapshot) fetch(space memory.Space, key string) (value []byte, found bool, err error) {
 	sn.mu.Lock()
 	defer sn.mu.Unlock()
-	q, err := sn.transaction()
-	if err != nil {
+	if err := sn.beginLocked(); err != nil {
 		return nil, false, err
 	}
-	return sn.s.get(sn.s.ctx, q, space, key)
+	return sn.s.get(sn.s.ctx, sn.tx, space, key)
 }
 
 // Iterate implements [memory.Reader].
 func (sn *snapshot) Iterate(space memory.Space, from, end string) (memory.Iterator, error) {
 	sn.mu.Lock()
 	defer sn.mu.Unlock()
-	q, err := sn.transaction()
-	if err != nil {
+	if err := sn.beginLocked(); err != nil {
 		return nil, err
 	}
-	return &iterator{s: sn.s, q: q, lock: &sn.mu, space: space, from: from, bound: end, layers: sn.layers}, nil
+	return &iterator{s: sn.s, q: sn.tx, lock: &sn.mu, space: space, from: from, bound: end, layers: sn.layers}, nil
 }
 
 // Close implements [memory.Snapshot].

@@ -65,11 +65,6 @@ var errClosed = errors.New("the store is closed")
 // Close implements [memory.Store]. When it returns, everything appended is in
 // the log.
 func (s *store) Close() error {
-	s.release()
-	return nil
-}
-
-func (s *store) release() {
 	if s.open != nil {
 		_ = s.Wait(s.last(), true) // whoever appended it gets the error
 	}
@@ -79,6 +74,7 @@ func (s *store) release() {
 		s.conns.Close()
 	}
 	s.disconnect()
+	return nil
 }
 
 // last returns the number of the last batch.
