@@ -51,8 +51,13 @@ type Task struct {
 }
 
 // Final marks an error that another attempt would not avoid, so that the task
-// fails.
-func Final(err error) error { return &finalError{err} }
+// fails. If err is nil, so is the result.
+func Final(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &finalError{err}
+}
 
 type finalError struct{ error }
 
@@ -184,16 +189,18 @@ func (s *shift) execute(ctx context.Context, t *Task, session string, sent time.
 	s.finish(t, h, result, err)
 }
 
-// handle calls the handler.
+// handle calls the handler. If that does not return, nor does handle: it gives the
+// task and its place back. After runtime.Goexit, which t.FailNow calls, Work goes on.
 func (s *shift) handle(ctx context.Context, t *Task, h *hold) (result any, err error) {
-	panicked := true
+	returned := false
 	defer func() {
-		if panicked {
-			s.finish(t, h, nil, errors.New("the handler panicked"))
+		if !returned {
+			s.finish(t, h, nil, errors.New("the handler panicked or ended its goroutine"))
+			s.free <- struct{}{}
 		}
 	}()
 	result, err = s.Handle(ctx, t)
-	panicked = false
+	returned = true
 	return result, err
 }
 

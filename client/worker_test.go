@@ -11,6 +11,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,6 +84,10 @@ func TestAWorkerEndsTasksAsItsHandlerSays(t *testing.T) {
 				return json.RawMessage(strings.Repeat("[", 70) + strings.Repeat("]", 70)), nil
 			case what == "fails at length":
 				return nil, client.Final(errors.New(strings.Repeat("x", 2<<20)))
+			case what == "final without an error":
+				return "done", client.Final(nil)
+			case what == "ends its goroutine": // more often than there are places
+				runtime.Goexit()
 			case what == "slow": // longer than the ttl
 				time.Sleep(10 * time.Minute)
 				return nil, ctx.Err()
@@ -96,6 +101,7 @@ func TestAWorkerEndsTasksAsItsHandlerSays(t *testing.T) {
 			"large":    `failed "the result: limit reached: bytes of a result, at most 1048576"`, "very large": `failed "the result: a message is larger than 4 MiB"`,
 			"nested": "completed " + strings.Repeat("[", 64) + strings.Repeat("]", 64),
 			"deep":   `failed "the result: tasks[0]: result must not be nested deeper than 64 levels"`, "fails at length": `failed "` + strings.Repeat("x", 64<<10) + `"`,
+			"final without an error": `completed "done"`, "ends its goroutine": `dead `,
 		} {
 			id := enqueue(t, one, client.NewTask{Queue: "q", Payload: what, MaxAttempts: 3})
 			if o := outcome(t, one, id); o.State+" "+string(o.Result)+string(o.Error) != want {
