@@ -73,7 +73,8 @@ type shift struct {
 }
 
 // Work executes tasks until ctx ends. Then it takes no more, and lets the
-// handlers finish. It returns an error only if it is not allowed to claim.
+// handlers finish; it returns when all have. It returns an error only if it is
+// not allowed to claim.
 func (c *Client) Work(ctx context.Context, w Worker) error {
 	if w.Concurrency == 0 {
 		w.Concurrency = 1
