@@ -134,8 +134,11 @@ type pausedQueue struct {
 }
 
 func (p pausedQueue) Text() string {
-	if p.Paused {
+	switch {
+	case p.Paused:
 		return "queue " + p.Queue + " is paused"
+	case p.Changed:
+		return "queue " + p.Queue + " is resumed"
 	}
 	return "queue " + p.Queue + " is not paused"
 }

@@ -385,6 +385,9 @@ func (r result) Text() string {
 			return r.State + "; call again with wait_secs to wait for its end"
 		}
 	}
+	if r.State == queue.Dead.String() {
+		return r.State + "; task_get shows the cause of each attempt"
+	}
 	return r.State
 }
 
@@ -505,7 +508,13 @@ type redriven struct {
 	TaskIDs []string `json:"task_ids" jsonschema:"those that are tried again"`
 }
 
-func (r redriven) Text() string { return counted(len(r.TaskIDs), "task", "tasks", "") + " redriven" }
+func (r redriven) Text() string {
+	line := counted(len(r.TaskIDs), "task", "tasks", "") + " redriven"
+	if len(r.TaskIDs) == 0 {
+		line += "; queue_dead lists the dead tasks"
+	}
+	return line
+}
 
 func redrive(ctx context.Context, tasks dispatch.Tasks, a redriveArgs) (redriven, error) {
 	var ids []uuid.UUID

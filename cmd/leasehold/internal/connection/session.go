@@ -157,7 +157,7 @@ func InWords(ctx context.Context, tool string, err error) error {
 	case ctx.Err() != nil:
 	case BrokeOff(err):
 		return exit.Hint(Unanswered(tool, fmt.Errorf("the connection ended before the daemon answered %s", tool)),
-			"once it can be reached again, see what came of it with leasehold leases and leasehold kv")
+			"once it can be reached again, see what came of it with leasehold leases, leasehold kv and leasehold queue")
 	case IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_token_"):
 		return exit.Hint(err, "leasehold token list shows the tokens")
 	case IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_"):
