@@ -52,15 +52,16 @@ func (s *Singleton) run(ctx context.Context, l *Lease) (lost bool, err error) {
 	defer cancel(nil)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	defer stop()
-	err = s.Run(running, l)
-	release, cancelRelease := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancelRelease()
-	gone := l.Release(release)
-	if errors.Is(gone, ErrLost) && ctx.Err() == nil {
-		return true, nil
-	}
-	if ctx.Err() != nil {
-		return false, nil
-	}
-	return false, err
+	defer func() { // also if Run panics
+		release, cancelRelease := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancelRelease()
+		gone := l.Release(release)
+		switch {
+		case ctx.Err() != nil:
+			err = nil
+		case errors.Is(gone, ErrLost):
+			lost, err = true, nil
+		}
+	}()
+	return false, s.Run(running, l)
 }

@@ -388,6 +388,20 @@ func TestASingletonEndsWithItsRun(t *testing.T) {
 	})
 }
 
+// The lease must not be renewed for as long as the client is open, since no
+// replica would run.
+func TestASingletonThatPanicsGivesItsLeaseBack(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		func() {
+			defer func() { _ = recover() }()
+			_ = h.client("one").RunSingleton(t.Context(), client.Singleton{Key: "clean", Run: func(context.Context, *client.Lease) error { panic("it cannot go on") }})
+		}()
+		if _, err := h.client("two").TryAcquire(t.Context(), "clean", client.LeaseOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestARefusedTokenIsNotTriedAgain(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		m := h.machine()
