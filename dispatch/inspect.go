@@ -49,6 +49,7 @@ type RunInfo struct {
 	Dispatched *work.Dispatched // nil: its actors are not launched
 	Actors     []ActorInfo
 	Ended      int // actors that a query for the living leaves out; in the first part of the run only
+	Count      int // actors, living and ended; of [State.RunsAlone] only
 }
 
 // Actors lists the actors that the session's actor works with: for a lead its
@@ -199,8 +200,8 @@ func (q *RunQuery) endedRuns(tx engine.Tx) (n int) {
 	return n
 }
 
-// RunsAlone returns a page of runs without their actors. After is the name of a
-// run.
+// RunsAlone returns a page of runs without their actors, which are only counted.
+// After is the name of a run.
 func (s *State) RunsAlone(ctx context.Context, q RunQuery) (p RunPage, err error) {
 	return p, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
 		p.Ended = q.endedRuns(tx)
@@ -221,7 +222,10 @@ func (s *State) RunsAlone(ctx context.Context, q RunQuery) (p RunPage, err error
 				p.Next = p.Runs[q.Limit-1].Name
 				return nil
 			}
-			info := RunInfo{Run: run}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			info := RunInfo{Run: run, Count: 1 + countBelow(tx, run.Layer)}
 			if d, ok := work.RunOf(tx, run.Name); ok {
 				info.Dispatched = &d
 			}
@@ -234,6 +238,17 @@ func (s *State) RunsAlone(ctx context.Context, q RunQuery) (p RunPage, err error
 		}
 		return context.Cause(ctx)
 	})
+}
+
+// countBelow counts the actors of a layer, without its lead, and all below them.
+func countBelow(tx engine.Tx, layer uuid.UUID) (n int) {
+	for row := range tx.Scan(memberKeys(layer)) {
+		n++
+		if _, leads, ok := memberIDs(tx, row); ok && leads != uuid.Nil {
+			n += countBelow(tx, leads)
+		}
+	}
+	return n
 }
 
 // endOf returns the value of after that continues behind list.

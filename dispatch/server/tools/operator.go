@@ -164,6 +164,7 @@ type run struct {
 
 	RunID    string `json:"run_id"`
 	Ended    int    `json:"ended,omitempty" jsonschema:"actors left out because they have ended; only where the run first appears"`
+	Count    int    `json:"actor_count,omitempty" jsonschema:"with actors: false: how many actors it has, living and ended"`
 	Life     int    `json:"life,omitempty" jsonschema:"of a dispatched run: 1, and one more each time it was resumed"`
 	Draining string `json:"draining,omitempty" jsonschema:"why nothing is spawned any more"`
 }
@@ -189,7 +190,7 @@ func (o *operator) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs
 	for _, info := range page.Runs {
 		r := run{
 			Run: info.Name, CreatedAt: stampOf(info.CreatedAt), EndedAt: instant(info.EndedAt), Actors: []actor{},
-			RunID: info.ID.String(), Ended: info.Ended,
+			RunID: info.ID.String(), Ended: info.Ended, Count: info.Count,
 		}
 		if d := info.Dispatched; d != nil {
 			r.Life = d.Life

@@ -101,12 +101,14 @@ func TestPagesOfActorsAreTheWholeList(t *testing.T) {
 				}
 			}
 		}
+		counts := make(map[string]any)
 		alone := func(asked args) (names []string) {
 			asked["actors"], asked["limit"] = false, 1
 			for {
 				page := op.ok("operator_tree", asked)
 				for _, r := range page["runs"].([]any) {
 					names = append(names, r.(args)["run"].(string))
+					counts[names[len(names)-1]] = r.(args)["actor_count"]
 				}
 				if asked["after"] = page["next"]; page["next"] == nil {
 					return names
@@ -115,6 +117,9 @@ func TestPagesOfActorsAreTheWholeList(t *testing.T) {
 		}
 		if got, living := alone(args{}), alone(args{"ended": false}); !slices.Equal(got, []string{"a", "b", "c"}) || !slices.Equal(living, []string{"a", "c"}) {
 			t.Errorf("alone they are %q, the living %q", got, living)
+		}
+		if want := map[string]any{"a": 10.0, "b": 2.0, "c": 1.0}; !maps.Equal(counts, want) {
+			t.Errorf("they have %v actors, want %v", counts, want)
 		}
 		op.refused("INVALID_ARGUMENT", "operator_tree", args{"after": "a"})
 		op.refused("INVALID_ARGUMENT", "operator_tree", args{"after": "a/nobody"})

@@ -42,7 +42,7 @@ func Drawn(ctx context.Context, c *client.Client, name, run string, width int) (
 		"queue":      {tool: "operator_queue_stats", args: of, draw: drawQueues},
 		"queue-list": {tool: "operator_queue_list", args: of, draw: drawTasks(100, liveTasks)},
 		"queue-dead": {tool: "operator_queue_list", args: map[string]any{"run": run, "state": "dead"}, draw: drawDead(100)},
-		"runs":       {tool: "operator_tree", args: of, draw: drawRunList},
+		"runs":       {tool: "operator_tree", args: map[string]any{"run": run, "actors": false}, draw: drawRunList},
 	}
 	l := looks[name]
 	answer, err := connection.Call(ctx, c, l.tool, l.args)

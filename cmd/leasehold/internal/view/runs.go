@@ -26,13 +26,15 @@ func NewRunsCommand() *cobra.Command {
 		Use:   "runs",
 		Short: "Show the runs, and remove those that have ended",
 		Long: `Show the runs: how old each is and how many actors it has. Runs that have ended are
-only counted without --all; --json always lists them all.`,
+only counted without --all; --json always lists them all. leasehold tree shows their
+actors.`,
 		Example: `  leasehold runs
   leasehold runs --all
   leasehold runs rm release-42`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			asked := TreeLook("", all || l.JSON)
+			asked.args["actors"] = false // of thousands of runs they take seconds to read
 			asked.Reply, asked.watch, asked.draw = l.Reply, l.watch, drawRunList
 			return asked.run(cmd)
 		},
@@ -64,7 +66,7 @@ func drawRunList(object json.RawMessage, _ time.Duration, p terminal.Paint) (str
 		if r.EndedAt != nil {
 			state = "ended " + terminal.Brief(time.Since(*r.EndedAt)) + " ago"
 		}
-		row := terminal.TextRow(r.Run, strconv.Itoa(len(r.Actors)+r.Ended), terminal.Brief(time.Since(r.CreatedAt)), state)
+		row := terminal.TextRow(r.Run, strconv.Itoa(r.Count), terminal.Brief(time.Since(r.CreatedAt)), state)
 		row.Dim = r.EndedAt != nil
 		t.Rows = append(t.Rows, row)
 	}

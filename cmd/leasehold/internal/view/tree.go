@@ -65,6 +65,7 @@ type ShownRun struct {
 	EndedAt   *time.Time `json:"ended_at"`
 	Actors    []ShownActor
 	Ended     int // actors that are left out
+	Count     int `json:"actor_count"`
 }
 
 // shownRuns is an answer of operator_tree.
