@@ -227,7 +227,10 @@ func (se *Session) History(ctx context.Context, q EventQuery) (EventPage, error)
 }
 
 func (q *EventQuery) page(ctx context.Context, tx engine.Tx, run Run) (p EventPage, err error) {
-	if last := event.NumbersOf(tx).Revision; q.Since == 0 && 0 < q.Back && q.Back < last {
+	switch last := event.NumbersOf(tx).Revision; {
+	case q.Since > last: // of another state: the reader would miss all events up to it
+		return EventPage{}, &registry.ArgumentError{Argument: "since", Problem: fmt.Sprintf("must be at most %d, the last revision", last)}
+	case q.Since == 0 && 0 < q.Back && q.Back < last:
 		q.Since = max(last-q.Back, event.Compacted(tx, run.ID))
 	}
 	events, err := event.Read(tx, run.ID, q.Since)

@@ -123,7 +123,7 @@ export class Model extends EventTarget {
       } catch (err) {
         if (signal.aborted) return;
         if (err.status === 401) return this.#linked("out");
-        if (err.code === "COMPACTED") this.#since = 0;
+        if (err.code === "COMPACTED" || err.code === "INVALID_ARGUMENT") this.#since = 0; // the state may be another one
         if (err.status === 404) return this.#tell("gone");
       } finally {
         clearInterval(watch);
