@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch/spelling"
 	"github.com/leasehold/leasehold/spotlights"
 )
 
@@ -39,6 +40,9 @@ some of them.`,
 				return err
 			}
 			i := slices.IndexFunc(spotlights.Stories(), func(s spotlights.Story) bool { return s.Name == args[0] })
+			if near := spelling.Nearest(args[0], storyNames()); i < 0 && near != "" {
+				return exit.Hint(exit.Usagef("unknown story %q", args[0]), "did you mean %s?", near)
+			}
 			if i < 0 {
 				return exit.Hint(exit.Usagef("unknown story %q", args[0]), "leasehold spotlight lists them")
 			}
@@ -57,12 +61,33 @@ some of them.`,
 	return cmd
 }
 
+// minPromise is the least width of a promise, also on a narrower terminal.
+const minPromise = 20
+
+func storyNames() (names []string) {
+	for _, s := range spotlights.Stories() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
 func listStories(p terminal.Paint) string {
 	t := terminal.Table{Columns: []terminal.Column{{Head: "STORY"}, {Head: "PROMISE"}}}
-	for _, s := range spotlights.Stories() {
-		t.AddTexts(s.Name, s.Promise)
+	room := 0 // for a promise
+	if p.Width > 0 {
+		for _, name := range storyNames() {
+			room = max(room, terminal.Width(name))
+		}
+		room = max(p.Width-room-len("  "), minPromise)
 	}
-	p.Width = 0 // for people, a sentence must be shown in full
+	for _, s := range spotlights.Stories() {
+		name := s.Name
+		for _, line := range terminal.Fold(s.Promise, room) { // a sentence must be shown in full
+			t.AddTexts(name, line)
+			name = ""
+		}
+	}
+	p.Width = 0
 	return t.Render(p)
 }
 
