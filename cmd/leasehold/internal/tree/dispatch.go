@@ -100,7 +100,7 @@ Exit codes: 0 ok; 1 an actor failed, or the root was cancelled; 2 bad manifest o
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 	}
-	view.CompleteWith(cmd, "resume", view.CompleteRuns)
+	view.CompleteWith(cmd, "resume", view.CompleteDispatched)
 	return cmd
 }
 

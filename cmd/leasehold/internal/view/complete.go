@@ -143,6 +143,16 @@ func CompleteRuns(cmd *cobra.Command, _ []string, _ string) (names []string, _ c
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
+// CompleteDispatched suggests the runs that leasehold dispatch can go on with.
+func CompleteDispatched(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	for _, r := range knownRuns(cmd, false) {
+		if r.Life > 0 {
+			names = append(names, r.Run)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
 // CompleteLeads suggests the leads of the command line's run.
 func CompleteLeads(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return paths(cmd, func(a ShownActor) bool { return a.EndedAt == nil && dispatch.Role(a.Role).Leads() }), cobra.ShellCompDirectiveNoFileComp

@@ -66,6 +66,7 @@ type ShownRun struct {
 	Actors    []ShownActor
 	Ended     int // actors that are left out
 	Count     int `json:"actor_count"`
+	Life      int // 0: nobody has dispatched it
 }
 
 // shownRuns is an answer of operator_tree.
