@@ -81,7 +81,7 @@ func noteRun(cmd *cobra.Command) *bool {
 	began := new(bool)
 	var wrap func(*cobra.Command)
 	wrap = func(c *cobra.Command) {
-		if check := c.Args; check != nil && !c.HasSubCommands() {
+		if check := c.Args; check != nil {
 			c.Args = func(c *cobra.Command, args []string) error {
 				if err := check(c, args); err != nil {
 					return argsError(c, args, err)

@@ -108,6 +108,9 @@ var countOfArgs = regexp.MustCompile(`^(?:accepts (at most )?|requires (at least
 
 // argsError says in this command's words that a command was given the wrong arguments.
 func argsError(c *cobra.Command, args []string, err error) error {
+	if c.HasSubCommands() {
+		return suggested(c, args[0], err)
+	}
 	name := strings.TrimPrefix(c.CommandPath(), "leasehold ")
 	if strings.HasPrefix(err.Error(), "unknown command") { // of cobra.NoArgs
 		return fmt.Errorf("%s takes no argument, and %q was given", name, args[0])
@@ -147,7 +150,7 @@ func refuseUnknown(c *cobra.Command) {
 			if len(args) == 0 {
 				return exit.Usagef("say what to do: %s", choices(c))
 			}
-			return exit.Usagef("unknown command %q: it is %s", args[0], choices(c))
+			return suggested(c, args[0], exit.Usagef("unknown command %q: it is %s", args[0], choices(c)))
 		}
 	case c.Name() == "help":
 		help := c.Run
@@ -164,17 +167,32 @@ func refuseUnknown(c *cobra.Command) {
 	}
 }
 
+// suggested adds to err, which says that a group has no such command, the one that was
+// probably meant.
+func suggested(c *cobra.Command, word string, err error) error {
+	near := spelling.Nearest(word, subcommands(c))
+	if near == "" {
+		return err
+	}
+	return exit.Hint(err, "did you mean %s %s? %s --help lists the commands", c.CommandPath(), near, c.CommandPath())
+}
+
 // choices lists the commands of a group: leasehold actor add, end or token.
 func choices(c *cobra.Command) string {
-	var names []string
-	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() {
-			names = append(names, sub.Name())
-		}
-	}
+	names := subcommands(c)
 	last := len(names) - 1
 	if last == 0 {
 		return c.CommandPath() + " " + names[0]
 	}
 	return c.CommandPath() + " " + strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// subcommands returns the names of the commands of a group.
+func subcommands(c *cobra.Command) (names []string) {
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return names
 }
