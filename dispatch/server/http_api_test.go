@@ -1061,21 +1061,19 @@ func TestAPIEventsGoOnWhereTheyStopped(t *testing.T) {
 		if len(keys) != 10 || !slices.IsSorted(ids) || len(slices.Compact(slices.Clone(ids))) != len(ids) {
 			t.Errorf("events %v of %v", ids, keys)
 		}
-		for _, id := range []string{"x", "-1", "1e3", "99999999999999999999"} {
+		for _, id := range []string{"x", "-1", "1e3", "99999999999999999999", "18446744073709551615"} { // the last is a revision to come
 			if a := reader.ask("GET", "/runs/r/events/stream", "", "Last-Event-ID", id); a.status != 400 {
 				t.Errorf("%s: %d %s", id, a.status, a.body)
 			}
 		}
-		for _, id := range []string{"007", "18446744073709551615"} { // one that JSON does not have, and one that is to come
-			ctx, leave := context.WithCancel(t.Context())
-			resp, err := reader.client.Do(reader.request(ctx, "GET", "/runs/r/events/stream", "", "Last-Event-ID", id))
-			if err != nil || resp.StatusCode != http.StatusOK {
-				t.Errorf("%s: %v %v", id, resp, err)
-			} else {
-				resp.Body.Close()
-			}
-			leave()
+		ctx, leave := context.WithCancel(t.Context())
+		resp, err := reader.client.Do(reader.request(ctx, "GET", "/runs/r/events/stream", "", "Last-Event-ID", "007")) // JSON has no such number
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("007: %v %v", resp, err)
+		} else {
+			resp.Body.Close()
 		}
+		leave()
 		if a := reader.ask("GET", "/runs/none/events/stream", ""); a.status != 404 {
 			t.Errorf("%d %s", a.status, a.body)
 		}
