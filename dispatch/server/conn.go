@@ -121,7 +121,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 func (c *conn) serve(ctx context.Context) {
 	base, cut := context.WithCancelCause(context.Background())
 	defer cut(nil)
-	c.out.nc, c.out.timeout, c.out.cut, c.out.shares = c.nc, c.server.opts.WriteTimeout, cut, &c.server.shares
+	c.out.nc, c.out.timeout, c.out.cut, c.out.shares = c.nc, c.server.opts.WriteTimeout, cut, c.server.shares
 	base = withClient(base, c.client)
 
 	stop := context.AfterFunc(c.se.Context(), func() { c.nc.SetReadDeadline(time.Unix(1, 0)) })
@@ -265,19 +265,19 @@ func (c *conn) read(ctx context.Context) {
 func (c *conn) next(ctx context.Context) (line []byte, err error) {
 	var slow *time.Timer
 	line, err = readLine(c.in, wire.MaxMessage, func() error {
-		if !c.take(ctx, c.share.arriving) {
+		if !c.take(ctx, c.share.Arriving) {
 			return os.ErrDeadlineExceeded
 		}
-		if !c.take(ctx, c.server.shares.arriving) {
-			<-c.share.arriving
+		if !c.take(ctx, c.server.shares.Arriving) {
+			<-c.share.Arriving
 			return os.ErrDeadlineExceeded
 		}
 		slow = time.AfterFunc(bodyTimeout, func() { c.nc.SetReadDeadline(time.Unix(1, 0)) })
 		return nil
 	})
 	if slow != nil {
-		<-c.server.shares.arriving
-		<-c.share.arriving
+		<-c.server.shares.Arriving
+		<-c.share.Arriving
 		if !slow.Stop() {
 			return nil, errLateMessage
 		}
@@ -288,7 +288,7 @@ func (c *conn) next(ctx context.Context) (line []byte, err error) {
 // receive handles one message, and reports whether the caller must continue
 // reading.
 func (c *conn) receive(ctx context.Context, line []byte) (reading bool) {
-	env, fault := c.server.shares.parse(line)
+	env, fault := c.server.parse(line)
 	switch {
 	case fault != nil:
 		c.out.write(fault)
@@ -360,8 +360,8 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 	}
 	switch {
 	case r.waits:
-		if c.take(ctx, c.share.starting) {
-			r.starting = c.share.starting
+		if c.take(ctx, c.share.Starting) {
+			r.starting = c.share.Starting
 		}
 		c.wg.Go(func() {
 			defer r.started()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
@@ -23,13 +24,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.endpoint.
 const MaxWaits = maxWaits
 
 // MaxActorArriving is the bound of an actor's large messages that arrive.
-const MaxActorArriving = maxActorArriving
+const MaxActorArriving = fair.MaxActorArriving
 
 // QueuedBytes is how much all clients have still to read.
-func QueuedBytes(s *Server) int64 { return s.shares.queued.Load() }
-
-// Strangers is how many HTTP connections have shown no token.
-func Strangers(s *Server) int64 { return s.shares.strangers.Load() }
+func QueuedBytes(s *Server) int64 { return s.shares.Unread() }
 
 // MaxSubscriptions is how many resources a client is told of.
 const MaxSubscriptions = maxSubscriptions

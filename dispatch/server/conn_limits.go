@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
@@ -22,36 +23,15 @@ const (
 	// would keep all others waiting for a processor.
 	maxRoom = 16
 
-	// maxActorWaits is how many calls of one actor wait at once, on all its
-	// connections, and maxAllWaits how many of all actors. One change may wake
-	// all of them.
-	maxActorWaits = 512
-	maxAllWaits   = 16384
-
 	// maxCallBytes is the total size of the messages of a connection's running
 	// calls.
 	maxCallBytes = 8 * wire.MaxMessage
-
-	// maxArrived is the total size of the messages of all running calls in the
-	// daemon.
-	maxArrived = 64 * wire.MaxMessage
-
-	// maxActorArriving is how many large messages of one actor are received at
-	// once, and maxArriving how many of all actors. Their clients may never
-	// finish them.
-	maxActorArriving = 8
-	maxArriving      = 64
 
 	// maxNotices is how many unread notifications a client may have.
 	maxNotices = 64
 
 	// maxSubscriptions is how many resources a client can subscribe to.
 	maxSubscriptions = 64
-
-	// maxTurns is how many calls of one actor run at once, not counting those
-	// that wait for the disk or for a change. More would not be faster, because
-	// they would wait for the same lock, and would keep others from a processor.
-	maxTurns = 4
 
 	// largeMessage is the size from which a message makes its call take a long
 	// turn.
@@ -61,24 +41,16 @@ const (
 	// its next calls wait until it reads.
 	maxAhead = 256 << 10
 
-	// The unread answers are limited for each client and for all clients. A
-	// client that exceeds the limit is disconnected.
-	maxQueuedConn = 8 << 20
-	maxQueued     = 128 << 20
-
 	// fileReserve is how many file descriptors are reserved for the state, the
 	// log and the listeners.
 	fileReserve = 256
 
-	// How fast new connections are accepted: HTTP connections that have shown
-	// no token, connections to the socket of one process, and HTTP sessions of
-	// one actor. Each costs transactions, or at least work that everybody waits
-	// for. Requests without a token are answered as fast as their connections
-	// are accepted, after strangerBurst.
-	strangerEvery              = time.Millisecond // after twice as many as may be open
-	strangerBurst              = 128
-	processBurst, processEvery = 256, 4 * time.Millisecond
-	sessionBurst, sessionEvery = 64, 20 * time.Millisecond
+	// strangerEvery is how fast HTTP connections are accepted that have shown no
+	// token, after twice as many as may be open, and how fast requests without a
+	// token are answered, after strangerBurst. Each costs work that everybody
+	// waits for.
+	strangerEvery = time.Millisecond
+	strangerBurst = 128
 )
 
 // Transport has the limits of connections. The zero value is for production.
@@ -145,6 +117,11 @@ func (t Transport) withDefaults() Transport {
 	t.HTTPStrangers = cmp.Or(t.HTTPStrangers, max(128, t.HTTPConns/8))
 	t.HTTPKeepAlive = cmp.Or(t.HTTPKeepAlive, 15*time.Second)
 	return t
+}
+
+// shares are the limits of one process and of one actor.
+func (t Transport) shares() fair.Limits {
+	return fair.Limits{ProcessConns: t.ProcessConns, ActorConns: t.ActorConns, ActorHTTPConns: t.ActorHTTPConns, ActorHTTPSessions: t.ActorHTTPSessions}
 }
 
 // maxConns is MaxConns where the limit of open files allows it.

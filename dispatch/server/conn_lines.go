@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
@@ -56,7 +57,7 @@ type lineWriter struct {
 	nc      net.Conn
 	timeout time.Duration
 	cut     context.CancelCauseFunc // called with the reason when nothing more can be written
-	shares  *shares
+	shares  *fair.Shares
 
 	queued atomic.Int64 // bytes of lines that are not written yet
 	failed atomic.Bool
@@ -72,10 +73,10 @@ const writePart = 64 << 10
 func (w *lineWriter) write(line []byte) bool {
 	size := int64(len(line))
 	behind := w.queued.Add(size) - size
-	room := w.shares.queue(size, behind)
+	room := w.shares.Queue(size, behind)
 	defer func() {
 		w.queued.Add(-size)
-		w.shares.unqueue(size)
+		w.shares.Unqueue(size)
 	}()
 	if !room {
 		w.fail(errSlowPeer)

@@ -11,7 +11,7 @@ import (
 
 // parse reads a message. If the message cannot be served, fault is the answer to
 // it. Large messages are read one at a time.
-func (s *shares) parse(line []byte) (m wire.Message, fault []byte) {
+func (s *Server) parse(line []byte) (m wire.Message, fault []byte) {
 	if len(line) >= largeMessage {
 		s.parsing.Lock()
 		defer s.parsing.Unlock()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/registry"
@@ -279,7 +280,7 @@ func (s *Server) readHello(br *bufio.Reader) (h Hello, line []byte, err error) {
 type visit struct {
 	home   *home
 	se     *dispatch.Session
-	share  *share
+	share  *fair.Share
 	groups []string // groups of tools that it wants to see
 	access string   // the token of an operator or reader that let it in; "": none did
 }
@@ -287,7 +288,7 @@ type visit struct {
 func (v visit) none() bool { return v.se == nil }
 
 func (v visit) leave() {
-	v.share.giveBack(socketConn)
+	v.share.GiveBack(fair.SocketConn)
 	v.home.guests.Done()
 }
 
@@ -309,7 +310,7 @@ func (s *Server) visit(ctx context.Context, v *visit, h Hello, who dispatch.Cred
 	if v.se, err = v.home.state.Connect(ctx, who, peer); err != nil {
 		return err
 	}
-	v.share, err = s.shares.take(v.se.Actor().ID, socketConn)
+	v.share, err = s.shares.Take(v.se.Actor().ID, fair.SocketConn)
 	return err
 }
 

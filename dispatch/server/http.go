@@ -100,7 +100,7 @@ func (s *Server) ServeEndpoint(ctx context.Context, ln net.Listener) error {
 		// There is no WriteTimeout, because streams stay open. Each write has a
 		// deadline instead.
 	}
-	conns := newWebListener(ln, &s.shares)
+	conns := newWebListener(ln, s)
 	defer conns.finish()
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { stopped <- e.shutdown(web) })

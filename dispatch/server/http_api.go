@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server/api"
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/engine/call"
@@ -233,7 +234,7 @@ func (e *endpoint) apiCall(w http.ResponseWriter, r *http.Request, actor dispatc
 	}
 	form := &apiForm{hs: hs, call: asked, key: key}
 	if hs.call(w, r, env, arguments, form); form.again {
-		sleep(r.Context(), lateCopy)
+		fair.Sleep(r.Context(), lateCopy)
 		hs.call(w, r, env, arguments, form)
 	}
 	if r.Method == http.MethodHead {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 )
 
 // A webConn is a connection to the endpoint. It tracks whether its client
@@ -43,7 +44,7 @@ type webConn struct {
 
 	// Guarded by the listener's mu.
 	stranger *list.Element // it has not shown a token yet
-	share    *share        // of the actor whose token it showed first
+	share    *fair.Share   // of the actor whose token it showed first
 	closed   bool
 }
 
@@ -226,13 +227,13 @@ func (c *webConn) CloseWrite() error {
 // favour of newer ones. A client with a token shows it at once.
 type webListener struct {
 	net.Listener
-	shares *shares
+	server *Server
 
 	mu        sync.Mutex
 	open      int
-	strangers *list.List     // of *webConn, oldest first
-	strays    pace[struct{}] // connections that ended without a token
-	asked     pace[struct{}] // requests of connections that have shown none
+	strangers *list.List           // of *webConn, oldest first
+	strays    *fair.Pace[struct{}] // connections that ended without a token
+	asked     *fair.Pace[struct{}] // requests of connections that have shown none
 
 	// For connections that only wait for their clients to close them, and for
 	// the calls of unread after connections were closed.
@@ -241,11 +242,11 @@ type webListener struct {
 	leaving sync.WaitGroup
 }
 
-func newWebListener(ln net.Listener, s *shares) *webListener {
+func newWebListener(ln net.Listener, s *Server) *webListener {
 	l := &webListener{
-		Listener: ln, shares: s, strangers: list.New(),
-		strays: pace[struct{}]{burst: 2 * s.max.HTTPStrangers, every: strangerEvery},
-		asked:  pace[struct{}]{burst: strangerBurst, every: strangerEvery},
+		Listener: ln, server: s, strangers: list.New(),
+		strays: fair.NewPace[struct{}](2*s.opts.HTTPStrangers, strangerEvery),
+		asked:  fair.NewPace[struct{}](strangerBurst, strangerEvery),
 	}
 	l.over, l.end = context.WithCancel(context.Background())
 	return l
@@ -274,7 +275,7 @@ func (l *webListener) leaves() bool {
 
 func (l *webListener) Accept() (net.Conn, error) {
 	for {
-		time.Sleep(l.strays.owed(struct{}{}))
+		time.Sleep(l.strays.Owed(struct{}{}))
 		nc, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
@@ -296,18 +297,17 @@ func (l *webListener) Accept() (net.Conn, error) {
 func (l *webListener) enter(c *webConn) (displaced *webConn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open >= l.shares.max.HTTPConns || l.strangers.Len() >= l.shares.max.HTTPStrangers {
+	if l.open >= l.server.opts.HTTPConns || l.strangers.Len() >= l.server.opts.HTTPStrangers {
 		oldest := l.strangers.Front()
 		if oldest == nil {
 			return nil, false
 		}
 		displaced = l.strangers.Remove(oldest).(*webConn)
 		displaced.stranger = nil
-		l.strays.charge(struct{}{})
+		l.strays.Charge(struct{}{})
 	}
 	l.open++
 	c.stranger = l.strangers.PushBack(c)
-	l.shares.strangers.Store(int64(l.strangers.Len()))
 	return displaced, true
 }
 
@@ -322,12 +322,11 @@ func (c *webConn) known(actor uuid.UUID) error {
 	if c.stranger == nil || c.closed {
 		return nil // it is already known, or is closing
 	}
-	sh, err := c.listener.shares.take(actor, webConnection)
+	sh, err := c.listener.server.shares.Take(actor, fair.WebConn)
 	if err != nil {
 		return err
 	}
 	c.listener.strangers.Remove(c.stranger)
-	c.listener.shares.strangers.Store(int64(c.listener.strangers.Len()))
 	c.stranger, c.share = nil, sh
 	return nil
 }
@@ -339,7 +338,7 @@ func paced(routes http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		routes.ServeHTTP(w, r)
 		if c := webConnOf(r); c != nil && c.unknown() {
-			c.listener.asked.wait(r.Context(), struct{}{})
+			c.listener.asked.Wait(r.Context(), struct{}{})
 		}
 	})
 }
@@ -397,10 +396,10 @@ func (c *webConn) close() error {
 		if c.stranger != nil {
 			l.strangers.Remove(c.stranger)
 			c.stranger = nil
-			l.strays.charge(struct{}{})
+			l.strays.Charge(struct{}{})
 		}
 		if c.share != nil {
-			c.share.giveBack(webConnection)
+			c.share.GiveBack(fair.WebConn)
 		}
 	}
 	l.mu.Unlock()

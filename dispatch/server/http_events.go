@@ -45,11 +45,11 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 	}
 	defer hs.dropStream()
 	// A stream is a call that waits: one event wakes all of them.
-	if err := hs.share.begin(0, true); err != nil {
+	if err := hs.share.Begin(0, true); err != nil {
 		e.tell(w, api.Refuse(err))
 		return
 	}
-	defer hs.share.done(0, true)
+	defer hs.share.Done(0, true)
 	if !hs.presence.beginStream() {
 		e.tell(w, noAPISession)
 		return
@@ -88,11 +88,11 @@ func (hs *httpSession) readEvents(ctx context.Context, tool string, args tools.A
 	if away != nil { // it is read in a turn there
 		page = away(ctx, hs.se, args)
 	}
-	ctx, turn, err := hs.share.turn(ctx, false)
+	ctx, turn, err := hs.share.Turn(ctx, false)
 	if err != nil {
 		return nil, nil, tools.RefusalOf(err).Reply()
 	}
-	defer turn.end()
+	defer turn.GiveBack()
 	if away == nil {
 		page = hs.tools[tool].call(ctx, hs.se, args)
 	}

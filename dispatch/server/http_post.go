@@ -18,6 +18,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/registry"
@@ -44,7 +45,7 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 		tryLine(w, status, wire.ErrorReply(nil, wire.InvalidRequest, err.Error(), nil), e.server.opts.WriteTimeout)
 		return
 	}
-	env, fault := e.server.shares.parse(body)
+	env, fault := e.server.parse(body)
 	if fault == nil && checkVersion(r) != nil {
 		fault = versionReply(env.ID, r.Header.Get(mcp.HeaderProtocolVersion))
 	}
@@ -134,21 +135,21 @@ const sureBody = 64 << 10
 // readRest reads the rest of a large body. It counts for the actor of the request, which
 // need not be that of the connection: a proxy sends requests of many over one.
 func (e *endpoint) readRest(buf *bytes.Buffer, r *http.Request, rest io.Reader, actor uuid.UUID) error {
-	places := []chan struct{}{e.server.shares.arriving}
+	places := []chan struct{}{e.server.shares.Arriving}
 	if c := webConnOf(r); actor != uuid.Nil {
-		sh, err := e.server.shares.take(actor, webBody)
+		sh, err := e.server.shares.Take(actor, fair.WebBody)
 		if err != nil {
 			return err
 		}
-		defer sh.giveBack(webBody)
-		places = append(places, sh.arriving)
+		defer sh.GiveBack(fair.WebBody)
+		places = append(places, sh.Arriving)
 	} else if c != nil && c.share != nil {
-		places = append(places, c.share.arriving)
+		places = append(places, c.share.Arriving)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), bodyTimeout)
 	defer cancel()
 	for _, place := range slices.Backward(places) { // the actor's own first
-		if err := enter(ctx, place); err != nil {
+		if err := fair.Enter(ctx, place); err != nil {
 			return err
 		}
 		defer func() { <-place }()
@@ -367,7 +368,7 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request
 		defer timer.Stop()
 		head = timer.C
 	}
-	timeout, shares := hs.endpoint.server.opts.WriteTimeout, &hs.endpoint.server.shares
+	timeout, shares := hs.endpoint.server.opts.WriteTimeout, hs.endpoint.server.shares
 	select {
 	case line := <-reply:
 		reply <- nil
@@ -376,8 +377,8 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request
 			return false
 		case line != nil:
 			size := int64(len(line))
-			defer shares.unqueue(size)
-			if !shares.queue(size, 0) || f.write(w, line, timeout) != nil {
+			defer shares.Unqueue(size)
+			if !shares.Queue(size, 0) || f.write(w, line, timeout) != nil {
 				return false
 			}
 			answered(r, func() { hs.requests.taken(c) }, func() { hs.unread(c) })
@@ -407,8 +408,8 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request
 				return true
 			}
 			size := int64(len(line))
-			defer shares.unqueue(size)
-			if !shares.queue(size, 0) {
+			defer shares.Unqueue(size)
+			if !shares.Queue(size, 0) {
 				return false
 			}
 			stream.event(line)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -34,7 +35,7 @@ type httpSession struct {
 	*service
 	home     *home
 	se       *dispatch.Session
-	share    *share // of its actor
+	share    *fair.Share // of its actor
 	client   *client
 	presence presence
 	requests requests
@@ -57,15 +58,15 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 	if err := e.room(); err != nil {
 		return nil, err
 	}
-	sh, err := e.server.shares.take(actor, webSession)
+	sh, err := e.server.shares.Take(actor, fair.WebSession)
 	if err != nil {
 		return nil, err
 	}
-	e.server.shares.openings.wait(r.Context(), actor)
+	e.server.shares.Openings.Wait(r.Context(), actor)
 	taken := false
 	defer func() {
 		if !taken {
-			sh.giveBack(webSession)
+			sh.GiveBack(fair.WebSession)
 		}
 	}()
 	// A client that leaves meanwhile must not leave a session behind that
@@ -248,7 +249,7 @@ func (hs *httpSession) end(cause error) {
 		e.mu.Unlock()
 		close(ended)
 	}()
-	defer hs.share.giveBack(webSession)
+	defer hs.share.GiveBack(fair.WebSession)
 	hs.stop(cause)
 	log := e.server.opts.Log
 	if err := hs.se.Close(cause); err != nil {
@@ -265,7 +266,7 @@ func (hs *httpSession) detach() {
 	hs.presence.stop()
 	hs.release()
 	hs.watch.Wait()
-	hs.share.giveBack(webSession)
+	hs.share.GiveBack(fair.WebSession)
 }
 
 func (hs *httpSession) stop(cause error) {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 )
 
 // TestLimitsOfThePageAreThoseOfTheDaemon, where files are not scarce.
@@ -28,16 +30,16 @@ func TestLimitsOfThePageAreThoseOfTheDaemon(t *testing.T) {
 		"HTTP connections of one actor":                      fmt.Sprint(d.ActorHTTPConns),
 		"HTTP connections that have shown no token":          fmt.Sprint(d.HTTPStrangers),
 		"calls of one connection that wait":                  fmt.Sprint(maxWaits),
-		"calls of one actor that wait":                       fmt.Sprint(maxActorWaits),
-		"calls that wait":                                    fmt.Sprint(maxAllWaits),
+		"calls of one actor that wait":                       fmt.Sprint(fair.MaxActorWaits),
+		"calls that wait":                                    fmt.Sprint(fair.MaxWaits),
 		"calls of one HTTP session that do not wait":         fmt.Sprint(maxCalls),
-		"calls of one actor that run at once":                fmt.Sprint(maxTurns),
+		"calls of one actor that run at once":                fmt.Sprint(fair.MaxTurns),
 		"messages of the calls under way, of one connection": mib(maxCallBytes),
-		"messages of all calls under way":                    mib(maxArrived),
-		"messages over 64 KiB of one actor that arrive":      fmt.Sprint(maxActorArriving),
-		"messages over 64 KiB that arrive":                   fmt.Sprint(maxArriving),
-		"answers that a client has not read":                 mib(maxQueuedConn),
-		"answers that no client has read":                    mib(maxQueued),
+		"messages of all calls under way":                    mib(fair.MaxArrived),
+		"messages over 64 KiB of one actor that arrive":      fmt.Sprint(fair.MaxActorArriving),
+		"messages over 64 KiB that arrive":                   fmt.Sprint(fair.MaxArriving),
+		"answers that a client has not read":                 mib(fair.MaxClientUnread),
+		"answers that no client has read":                    mib(fair.MaxUnread),
 		"notifications that a client has not read":           fmt.Sprint(maxNotices),
 		"resources that one client subscribes to":            fmt.Sprint(maxSubscriptions),
 	}

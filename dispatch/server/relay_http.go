@@ -258,7 +258,6 @@ func (c *webConn) passedOn() {
 	defer l.mu.Unlock()
 	if c.stranger != nil {
 		l.strangers.Remove(c.stranger)
-		l.shares.strangers.Store(int64(l.strangers.Len()))
 		c.stranger = nil
 	}
 }

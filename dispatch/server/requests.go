@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/registry"
@@ -59,8 +60,8 @@ func (duplicateError) Error() string { return "a request with this id is not ans
 // the end of its connection delivers nothing, because the answer may be lost
 // behind it, in another server or in a proxy.
 type requests struct {
-	conn  uint64 // the number of the connection, which grows; 0 over HTTP
-	share *share // of the actor, in which they count too
+	conn  uint64      // the number of the connection, which grows; 0 over HTTP
+	share *fair.Share // of the actor, in which they count too
 
 	mu       sync.Mutex
 	running  map[string]*request
@@ -130,12 +131,12 @@ func (r *request) sentSince() bool {
 // begin takes a slot for a request, of the client and of its actor, until
 // [requests.free]. Its context is derived from ctx.
 func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes int, name call.Call) (r *request, err error) {
-	if err := t.share.begin(bytes, waits); err != nil {
+	if err := t.share.Begin(bytes, waits); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			t.share.done(bytes, waits)
+			t.share.Done(bytes, waits)
 		}
 	}()
 	r = &request{key: m.Key, waits: waits, bytes: bytes, name: name}
@@ -335,7 +336,7 @@ func (t *requests) free(r *request) {
 	*t.slots(r)--
 	t.bytes -= r.bytes
 	t.mu.Unlock()
-	t.share.done(r.bytes, r.waits)
+	t.share.Done(r.bytes, r.waits)
 }
 
 // cancel ends a request that its client has cancelled, and that then gets no

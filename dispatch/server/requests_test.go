@@ -12,6 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/engine/call"
 )
@@ -20,7 +23,7 @@ import (
 // which its answer becomes ready. Either way somebody undoes the call, and only once.
 func TestGivenUpCallIsUndoneOnce(t *testing.T) {
 	for name, settled := range map[string]bool{"while it runs": false, "with its answer ready": true} {
-		rs := requests{share: &share{of: &shares{}}}
+		rs := requests{share: newShare(t)}
 		r, err := rs.begin(t.Context(), &wire.Message{Key: "1"}, false, 1, call.Call{Name: "1"})
 		if err != nil {
 			t.Fatal(err)
@@ -40,6 +43,16 @@ func TestGivenUpCallIsUndoneOnce(t *testing.T) {
 			t.Errorf("%s: it is undone again", name)
 		}
 	}
+}
+
+// newShare returns the share of an actor that uses nothing else.
+func newShare(t *testing.T) *fair.Share {
+	t.Helper()
+	sh, err := fair.New(fair.Limits{ActorConns: 1}).Take(uuid.New(), fair.SocketConn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sh
 }
 
 // entered is marked.enter for a call that is not refused.
@@ -69,7 +82,7 @@ func beginMarked(t *testing.T, in *requests) *request {
 func TestACopyIsNotToldWhatIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, before := range map[string]bool{"before the loss is seen": true, "after it": false} {
-			rs := requests{share: &share{of: &shares{}}}
+			rs := requests{share: newShare(t)}
 			var k marked
 			begin := func() *request { return beginMarked(t, &rs) }
 			first := begin()
@@ -109,7 +122,7 @@ func TestACopyIsNotToldWhatIsTakenBack(t *testing.T) {
 // again before that is seen. Then it was there after that request, but not after the last
 // one.
 func TestOnlyTheLastRequestOfACallShowsThatItsClientIsGone(t *testing.T) {
-	rs := requests{share: &share{of: &shares{}}}
+	rs := requests{share: newShare(t)}
 	begin := func() *request { return beginMarked(t, &rs) }
 	first := begin()
 	rs.settle(first)
@@ -133,7 +146,7 @@ func TestCopiesOfACallRunOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var k marked
 		begin := func(ctx context.Context) (*requests, *request) {
-			rs := &requests{share: &share{of: &shares{}}}
+			rs := &requests{share: newShare(t)}
 			r, err := rs.begin(ctx, &wire.Message{Key: "1"}, false, 1, call.Call{Name: "m"})
 			if err != nil {
 				t.Fatal(err)
@@ -258,22 +271,34 @@ func TestAReadThatIsEndedByADeadlineLosesNothing(t *testing.T) {
 // A request that is refused counts for nobody, and one that is served counts for its
 // actor until it is freed.
 func TestRequestCountsForItsActorUntilFreed(t *testing.T) {
-	var all shares
-	rs := requests{share: &share{of: &all}}
+	rs := requests{share: newShare(t)}
+	for range fair.MaxActorWaits - 1 {
+		if err := rs.share.Begin(0, true); err != nil {
+			t.Fatal(err)
+		}
+	}
 	m := &wire.Message{Key: "1"}
-	r, err := rs.begin(t.Context(), m, true, 10, call.Call{Name: "1"})
+	r, err := rs.begin(t.Context(), m, true, fair.MaxArrived, call.Call{Name: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rs.begin(t.Context(), m, true, 10, call.Call{Name: "2"}); err == nil {
-		t.Error("its id is taken twice")
-	}
-	if rs.share.waits != 1 || all.waits != 1 || all.arrived.Load() != 10 {
-		t.Errorf("%d and %d wait, with %d bytes", rs.share.waits, all.waits, all.arrived.Load())
+	if rs.share.Begin(0, true) == nil || rs.share.Begin(1, false) == nil {
+		t.Error("it does not count")
 	}
 	rs.settle(r)
+	if rs.share.Begin(0, true) == nil || rs.share.Begin(1, false) == nil {
+		t.Error("it does not count until its answer is written")
+	}
 	rs.free(r)
-	if rs.share.waits != 0 || all.waits != 0 || all.arrived.Load() != 0 {
-		t.Errorf("afterwards %d and %d wait, with %d bytes", rs.share.waits, all.waits, all.arrived.Load())
+	if _, err := rs.begin(t.Context(), m, true, 1, call.Call{Name: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := rs.begin(t.Context(), m, false, fair.MaxArrived-1, call.Call{Name: "2"}); err == nil {
+			t.Fatal("its id is taken twice")
+		}
+	}
+	if err := rs.share.Begin(fair.MaxArrived-1, false); err != nil {
+		t.Errorf("a refused request counts: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/registry"
@@ -218,7 +219,7 @@ func (s *subscriptions) follow(ctx context.Context, se *dispatch.Session, tell f
 				return
 			}
 		}
-		sleep(ctx, updatePause)
+		fair.Sleep(ctx, updatePause)
 		if more {
 			continue
 		}

@@ -3,11 +3,13 @@ package server
 import (
 	"context"
 	"net/http"
+	"sync"
 	"sync/atomic"
 
 	"github.com/rs/zerolog"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
@@ -47,7 +49,8 @@ type Server struct {
 	attendance  *attendance
 	connections atomic.Uint64 // ever, on the socket
 	marked      marked
-	shares      shares
+	shares      *fair.Shares
+	parsing     sync.Mutex // held while a large message is parsed
 	pages       pages
 	farewells   farewells
 }
@@ -58,8 +61,7 @@ func New(state *dispatch.State, opts Options) *Server {
 	if opts.Called == nil {
 		opts.Called = func(string, bool) {}
 	}
-	s := &Server{opts: opts, attendance: newAttendance()}
-	s.shares.init(opts.Transport)
+	s := &Server{opts: opts, attendance: newAttendance(), shares: fair.New(opts.shares())}
 	s.homes.now, s.homes.changed = make(map[int]*home), make(chan struct{})
 	s.farewells.waiting, s.farewells.came = make(map[farewell]*lookout), make(chan struct{}, 1)
 	s.pages.asked = make(chan chan<- pagePort)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/fair"
 	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 	"github.com/leasehold/leasehold/engine/call"
@@ -85,7 +86,7 @@ func (s *service) waits(m *wire.Message) bool {
 
 // serveCall is answer for a request in its actor's turn. A client with many
 // unread answers in out gets no turn. out may be nil.
-func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch.Session, env *wire.Message, msg []byte, f form) []byte {
+func (s *service) serveCall(sh *fair.Share, r *request, out *lineWriter, se *dispatch.Session, env *wire.Message, msg []byte, f form) []byte {
 	if r.ctx.Err() != nil {
 		return f.refuse(env, context.Cause(r.ctx))
 	}
@@ -96,16 +97,16 @@ func (s *service) serveCall(sh *share, r *request, out *lineWriter, se *dispatch
 		if out.caughtUp(r.ctx); r.ctx.Err() != nil {
 			return f.refuse(env, context.Cause(r.ctx))
 		}
-		during, t, err := sh.turn(r.ctx, len(msg) >= largeMessage)
+		during, t, err := sh.Turn(r.ctx, len(msg) >= largeMessage)
 		if err != nil {
 			return f.refuse(env, err)
 		}
 		if out.behind() {
-			t.end()
+			t.GiveBack()
 			continue
 		}
 		r.started()
-		defer t.end()
+		defer t.GiveBack()
 		ctx = during
 		break
 	}

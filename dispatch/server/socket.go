@@ -88,7 +88,7 @@ func (s *Server) accept(ctx context.Context, nc net.Conn, web *passageListener) 
 		turnAway(nc, &HelloError{"UNAUTHENTICATED", err.Error()})
 		return
 	}
-	leave, err := s.shares.enterProcess(peer.PID)
+	leave, err := s.shares.EnterProcess(peer.PID)
 	if err != nil {
 		s.opts.Log.Warn().Err(err).Int("pid", peer.PID).Msg("a connection was turned away")
 		r := tools.RefusalOf(err)
@@ -97,7 +97,7 @@ func (s *Server) accept(ctx context.Context, nc net.Conn, web *passageListener) 
 	}
 	defer leave()
 	peer.Machine = s.opts.Machine
-	s.shares.comings.wait(ctx, peer.PID)
+	s.shares.Comings.Wait(ctx, peer.PID)
 	if uc, ok := nc.(*net.UnixConn); ok {
 		first, err := firstByte(ctx, uc, s.opts.HelloTimeout)
 		if err != nil {

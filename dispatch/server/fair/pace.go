@@ -1,4 +1,4 @@
-package server
+package fair
 
 import (
 	"context"
@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A pace spreads requests that arrive faster than they can be served without
+// A Pace spreads requests that arrive faster than they can be served without
 // harming others. For each key it admits burst at once, and then one in each
 // interval. Requests wait and are not refused, because a refused client would
 // only ask again.
-type pace[K comparable] struct {
+type Pace[K comparable] struct {
 	burst int
 	every time.Duration
 
@@ -18,22 +18,24 @@ type pace[K comparable] struct {
 	next map[K]time.Time // when the next one is due
 }
 
+// NewPace returns a pace that admits burst and then one in every.
+func NewPace[K comparable](burst int, every time.Duration) *Pace[K] {
+	return &Pace[K]{burst: burst, every: every, next: make(map[K]time.Time)}
+}
+
 // maxPaced is the number of keys from which on those that are due are dropped.
 const maxPaced = 1024
 
-// wait waits until key may continue, or ctx ends.
-func (p *pace[K]) wait(ctx context.Context, key K) {
-	sleep(ctx, p.charge(key))
+// Wait waits until key may continue, or ctx ends.
+func (p *Pace[K]) Wait(ctx context.Context, key K) {
+	Sleep(ctx, p.Charge(key))
 }
 
-// charge counts one more request of key, and returns how long it has to wait.
-func (p *pace[K]) charge(key K) time.Duration {
+// Charge counts one more request of key, and returns how long it has to wait.
+func (p *Pace[K]) Charge(key K) time.Duration {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.next == nil {
-		p.next = make(map[K]time.Time)
-	}
 	if len(p.next) >= maxPaced {
 		for k, at := range p.next {
 			if at.Before(now) {
@@ -49,8 +51,8 @@ func (p *pace[K]) charge(key K) time.Duration {
 	return next.Sub(now) - time.Duration(p.burst)*p.every
 }
 
-// owed returns how long one more request of key would have to wait.
-func (p *pace[K]) owed(key K) time.Duration {
+// Owed returns how long one more request of key would have to wait.
+func (p *Pace[K]) Owed(key K) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next, ok := p.next[key]
@@ -60,7 +62,8 @@ func (p *pace[K]) owed(key K) time.Duration {
 	return time.Until(next) - time.Duration(p.burst)*p.every
 }
 
-func sleep(ctx context.Context, d time.Duration) {
+// Sleep sleeps for d, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
 	}

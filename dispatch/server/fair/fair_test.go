@@ -1,4 +1,4 @@
-package server
+package fair
 
 import (
 	"testing"
@@ -12,14 +12,13 @@ import (
 // that are long; the next begins when others had the processor for a while.
 func TestLongReadsWaitForLongReadsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s shares
-		s.init(Transport{ActorConns: 9})
-		begin := func() *turn {
-			sh, err := s.take(uuid.New(), socketConn)
+		s := New(Limits{ActorConns: 9})
+		begin := func() *Turn {
+			sh, err := s.Take(uuid.New(), SocketConn)
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, turn, err := sh.turn(t.Context(), false)
+			_, turn, err := sh.Turn(t.Context(), false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -34,7 +33,7 @@ func TestLongReadsWaitForLongReadsOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			long.End()
-			time.AfterFunc(time.Second, long.end)
+			time.AfterFunc(time.Second, long.GiveBack)
 		}
 		begin().End() // a short one
 		start := time.Now()
@@ -46,7 +45,7 @@ func TestLongReadsWaitForLongReadsOnly(t *testing.T) {
 			t.Errorf("a second long read waited for %v", waited)
 		}
 		second.End()
-		second.end()
+		second.GiveBack()
 		synctest.Wait()
 	})
 }
@@ -54,19 +53,18 @@ func TestLongReadsWaitForLongReadsOnly(t *testing.T) {
 // TestRequestsAreSpread for each key by itself: a burst at once, and then one in each interval.
 func TestRequestsAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s shares
-		s.init(Transport{})
-		checkPace(t, &s.comings, 1, 2)
-		checkPace(t, &s.openings, uuid.New(), uuid.New())
+		s := New(Limits{})
+		checkPace(t, s.Comings, 1, 2)
+		checkPace(t, s.Openings, uuid.New(), uuid.New())
 	})
 }
 
-func checkPace[K comparable](t *testing.T, p *pace[K], key, other K) {
+func checkPace[K comparable](t *testing.T, p *Pace[K], key, other K) {
 	t.Helper()
 	waits := func(key K, want time.Duration) {
 		t.Helper()
-		owed, start := p.owed(key), time.Now()
-		p.wait(t.Context(), key)
+		owed, start := p.Owed(key), time.Now()
+		p.Wait(t.Context(), key)
 		if waited := time.Since(start); waited != want || max(owed, 0) != want {
 			t.Errorf("a request waits %v, and was told to wait %v; want %v", waited, owed, want)
 		}
