@@ -46,9 +46,9 @@ const (
 	fileReserve = 256
 
 	// strangerEvery is how fast HTTP connections are accepted that have shown no
-	// token, after twice as many as may be open, and how fast requests without a
-	// token are answered, after strangerBurst. Each costs work that everybody
-	// waits for.
+	// token, after twice as many as may be open, and how fast requests are answered,
+	// after strangerBurst, that have no token or find no room. Each costs work that
+	// everybody waits for.
 	strangerEvery = time.Millisecond
 	strangerBurst = 128
 )

@@ -233,7 +233,7 @@ type webListener struct {
 	open      int
 	strangers *list.List           // of *webConn, oldest first
 	strays    *fair.Pace[struct{}] // connections that ended without a token
-	asked     *fair.Pace[struct{}] // requests of connections that have shown none
+	asked     *fair.Pace[struct{}] // requests of connections that have shown none, and refused ones
 
 	// For connections that only wait for their clients to close them, and for
 	// the calls of unread after connections were closed.
@@ -331,13 +331,13 @@ func (c *webConn) known(actor uuid.UUID) error {
 	return nil
 }
 
-// paced answers the requests of connections that have shown no token only so fast
-// that they leave the processors to others. A client with a token does not wait: it
-// has shown it by the time it is answered.
+// paced answers the requests of connections that have shown no token, and those that
+// are told to come back later, only so fast that they leave the processors to others.
+// A client with a token has shown it by the time it is answered, and does not wait.
 func paced(routes http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		routes.ServeHTTP(w, r)
-		if c := webConnOf(r); c != nil && c.unknown() {
+		if c := webConnOf(r); c != nil && (c.unknown() || w.Header().Get("Retry-After") != "") {
 			c.listener.asked.Wait(r.Context(), struct{}{})
 		}
 	})
