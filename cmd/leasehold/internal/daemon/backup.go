@@ -152,6 +152,9 @@ func emptyDirectory(dir string) (made bool, err error) {
 		return true, os.Mkdir(dir, 0o700) // what is above it may be a disk that is not mounted
 	case err != nil:
 		return false, err
+	case len(entries) > 0 && entries[0].Name() == unfinished: // killed, or still running: nobody can tell
+		return false, exit.Hint(fmt.Errorf("%s is not empty: %s is in it", dir, unfinished),
+			"nothing was changed: that is a backup which was not finished; remove it if no leasehold backup is making it, or name another directory")
 	case len(entries) > 0:
 		return false, exit.Hint(fmt.Errorf("%s is not empty: %s is in it", dir, entries[0].Name()), "nothing was changed: name a directory that is new or empty")
 	}
