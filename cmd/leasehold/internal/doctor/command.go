@@ -139,7 +139,7 @@ func examine(cmd *cobra.Command, inDatabase bool) []finding {
 	found, clocks := examineSocket(cmd)
 	daemon := daemonOf(cmd)
 	found = append(found, examineCertificates(daemon)...)
-	found = append(found, examinePlace(inDatabase || daemon.Database)...)
+	found = append(found, unlessStuck(func() []finding { return examinePlace(inDatabase || daemon.Database) })...)
 	found = append(found, clocks...)
 	found = append(append(found, examineClock()...), examineProject()...)
 	return append(append(found, examineClients(cmd.Context(), daemonAt(cmd))...), examineSetup()...)

@@ -130,6 +130,27 @@ func noDaemon(socket string, err error) finding {
 	return f
 }
 
+// maxStuck is how long a disk may take before doctor says that it is stuck. The daemon's
+// log says so after the same time.
+const maxStuck = 5 * time.Second
+
+// unlessStuck returns what a check of the state's directory finds. A call to a disk that is
+// stuck, such as one that is frozen or a network disk without its server, cannot be
+// interrupted, so the check is then left behind.
+func unlessStuck(check func() []finding) []finding {
+	done := make(chan []finding, 1)
+	go func() { done <- check() }()
+	select {
+	case found := <-done:
+		return found
+	case <-time.After(maxStuck):
+		return []finding{{
+			"state", fault, fmt.Sprintf("the disk of the state has not taken a small file for %v", maxStuck),
+			"find out why the disk is stuck, as while a snapshot is made or when a network disk has lost its server; the daemon goes on once the disk does",
+		}}
+	}
+}
+
 // examinePlace checks the directory of the state, which may not exist yet. If a database
 // has the state, it only has the daemon's own files.
 func examinePlace(inDatabase bool) []finding {

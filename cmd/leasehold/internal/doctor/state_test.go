@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/engine"
@@ -19,6 +20,18 @@ func TestANewerStateStays(t *testing.T) {
 	if do := mend(engine.ErrNewer); !strings.Contains(do, "install") || strings.Contains(do, "move") {
 		t.Errorf("advice: %s", do)
 	}
+}
+
+// A disk that is stuck does not keep doctor from saying so. The call to it never returns.
+func TestAStuckDiskIsAFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan []finding)
+		defer close(answer)
+		found := unlessStuck(func() []finding { return <-answer })
+		if len(found) != 1 || found[0].Level != fault || !strings.Contains(found[0].Do, "stuck") {
+			t.Errorf("findings: %v", found)
+		}
+	})
 }
 
 // Doctor reads the format of a state that no daemon has open.
