@@ -162,7 +162,7 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 			_ = j.report(cmd.OutOrStdout(), summary)
 			err = exit.Hint(err, "the run is over: make room in that directory, or let it be written again; leasehold dispatch --resume %s then writes the summary", summary.Directory)
 		}
-		err = daemon.advise(whatNext(err, m.Run.Name, resume))
+		err = daemon.advise(whatNext(err, m.Run.Name, dir, resume))
 		if summary.Interrupted {
 			err = exit.WithCode(err, exit.Interrupted)
 		}
@@ -225,9 +225,9 @@ func (j *dispatchJob) checked(out io.Writer, file string, m *manifest.Manifest) 
 }
 
 // whatNext adds a hint to the error of a run that could not begin.
-func whatNext(err error, run string, resumed bool) error {
+func whatNext(err error, run string, dir *launcher.Directory, resumed bool) error {
 	if errors.Is(err, launcher.ErrDaemonGone) {
-		return exit.Hint(err, "leasehold dispatch --resume %s goes on with the run", run)
+		return exit.Hint(err, "leasehold dispatch --resume %s goes on with the run", dir.Path) // the name finds only what is in the usual place
 	}
 	var refusal *client.Refusal
 	if !errors.As(err, &refusal) {
