@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +53,40 @@ func TestACancelByKeyReachesEveryRequestOfTheCall(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A call that waits when the daemon stops keeps its place in the line, so that its program
+// can send it again. A program that cancels it instead must not stay there, where a free
+// key would be reserved for it.
+func TestACancelByKeyAfterARestartTakesTheCallOutOfTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.NewMem()
+		d := newDaemonOn(t, fs, clock.Clock{}, server.Options{})
+		one := newProgram(t, newWebOf(t, d)).open()
+		two := one.another("two").open()
+		two.want(201, "POST", "/leases", `{"key":"a","ttl_secs":3600}`)
+		var waits sync.WaitGroup
+		waits.Go(func() {
+			one.want(503, "POST", "/leases", `{"key":"a","wait_secs":50}`, "Idempotency-Key", "call")
+		})
+		synctest.Wait()
+		d.close()
+		waits.Wait()
+		d = newDaemonOn(t, fs, clock.Clock{}, server.Options{})
+		one.daemon, two.daemon = d, d
+		one.listen(t)
+		two.listen(t)
+		inLine := func() bool {
+			return strings.Contains(two.want(200, "GET", "/leases?scope=run", "").body, `"waiting_ms"`)
+		}
+		if !inLine() {
+			t.Fatal("the call has lost its place")
+		}
+		one.want(204, "DELETE", "/calls/call", "")
+		if inLine() {
+			t.Error("the cancelled call is still in line")
+		}
+	})
 }
 
 // What a second call with the same request_id was told of is not taken from it.
