@@ -44,6 +44,7 @@ var arrows = [][]string{
 	{"dispatch/server"},
 	{"dispatch/server/api", "dispatch/server/page"},
 	{"dispatch/server/tools"},
+	{"dispatch/server/fair"},
 	{"dispatch/server/wire", "dispatch/project", "dispatch/metrics"},
 	{"dispatch"},
 	{"dispatch/traces"},

@@ -16,16 +16,17 @@ import (
 // lease or task. All others have times from the clocks of a transaction: any other
 // clock is a different one after a sleep, a restart or a step.
 var ofTheirOwn = map[string]string{
-	"dispatch/launcher": "it times processes, and tells of a run as it goes",
-	"dispatch/process":  "it waits for processes to end",
-	"dispatch/server":   "it times connections and requests",
-	"dispatch/traces":   "it times the sending of spans",
-	"engine/clock":      "it is the clock",
-	"engine/cluster":    "it times the leads of partitions",
-	"engine/enginetest": "it is a test",
-	"engine/memory":     "it has the clocks of a transaction",
-	"engine/pebble":     "it times the disk",
-	"engine/postgres":   "it times the database",
+	"dispatch/launcher":    "it times processes, and tells of a run as it goes",
+	"dispatch/process":     "it waits for processes to end",
+	"dispatch/server":      "it times connections and requests",
+	"dispatch/server/fair": "it spreads requests over time",
+	"dispatch/traces":      "it times the sending of spans",
+	"engine/clock":         "it is the clock",
+	"engine/cluster":       "it times the leads of partitions",
+	"engine/enginetest":    "it is a test",
+	"engine/memory":        "it has the clocks of a transaction",
+	"engine/pebble":        "it times the disk",
+	"engine/postgres":      "it times the database",
 }
 
 func TestTimesComeFromTheTransaction(t *testing.T) {
