@@ -332,12 +332,14 @@ func (c *webConn) known(actor uuid.UUID) error {
 }
 
 // paced answers the requests of connections that have shown no token, and those that
-// are told to come back later, only so fast that they leave the processors to others.
-// A client with a token has shown it by the time it is answered, and does not wait.
+// are told to show one or to come back later, only so fast that they leave the processors
+// to others. A client with a token has shown it by the time it is answered, and does not
+// wait.
 func paced(routes http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		routes.ServeHTTP(w, r)
-		if c := webConnOf(r); c != nil && (c.unknown() || w.Header().Get("Retry-After") != "") {
+		refused := w.Header().Get("WWW-Authenticate") != "" || w.Header().Get("Retry-After") != ""
+		if c := webConnOf(r); c != nil && (refused || c.unknown()) {
 			c.listener.asked.Wait(r.Context(), struct{}{})
 		}
 	})
