@@ -45,7 +45,7 @@ no event, even across a restart of the daemon. Exit code 3: some of the events a
 that revision are no longer kept.`,
 		Example: `  leasehold events --follow
   leasehold events --key file:src/app.ts
-  leasehold events --since 1041 --json | jq -r '.revision'`,
+  leasehold events --since 4 --json | jq -r '.revision'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.args = map[string]any{"run": run, "key": key, "actor": dispatch.PathOf(actor)}
