@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,21 +30,25 @@ func OpenStore(ctx context.Context, o Options) (memory.Store, error) {
 	return s, nil
 }
 
-// OpenAll opens the records of all partitions of a database, to copy them. It
-// migrates an earlier schema.
+// OpenAll opens the records of all partitions of a database, to read them. It
+// migrates an earlier schema. All of them together use no more connections than a
+// server.
 func OpenAll(ctx context.Context, o Options) (all memory.Union, err error) {
 	c, _, err := findCluster(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	c.Close()
+	o = o.withDefaults()
 	for partition := range c.Partitions() {
 		o.Partition = int64(partition)
-		s, err := OpenStore(ctx, o)
+		s, err := openStore(ctx, o, func(err error) { o.Logf("engine: %v", err) })
 		if err != nil {
-			return nil, errors.Join(err, all.Close())
+			return nil, errors.Join(fmt.Errorf("engine: open partition %d: %w", partition, err), all.Close())
 		}
-		all = append(all, s)
+		s.disconnect() // it appends nothing
+		o.Connections = s.conns
+		all = slices.Insert(all, 0, memory.Store(s)) // what the first has connected is closed last
 	}
 	return all, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/memory"
 	"github.com/leasehold/leasehold/engine/postgres"
 	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
 )
@@ -495,6 +497,45 @@ func TestTablesCanBePublished(t *testing.T) {
 	if got := query[string](t, dsn, `SELECT coalesce(string_agg(relname, ' '), '') FROM pg_class AS c
 WHERE relname LIKE 'leasehold%' AND relkind = 'r' AND NOT EXISTS (SELECT 1 FROM pg_index WHERE indrelid = c.oid AND indisprimary)`); got != "" {
 		t.Errorf("no primary key: %s", got)
+	}
+}
+
+// A database allows few connections, and may have many partitions.
+func TestAllPartitionsAreReadOverFewConnections(t *testing.T) {
+	t.Parallel()
+	const partitions = 64
+	dsn := postgrestest.Database(t)
+	o := postgres.Options{DSN: dsn, SingleNode: true, Logf: t.Logf}
+	c, err := postgres.OpenCluster(t.Context(), o, partitions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	one, other := mustOpen(t, o), mustOpen(t, postgres.Options{DSN: dsn, SingleNode: true, Partition: partitions - 1, Logf: t.Logf})
+	put(t, one, "a")
+	put(t, other, "b")
+	one.Close()
+	other.Close()
+	all, err := postgres.OpenAll(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := all.Iterate(memory.Hot, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for rows.Next() {
+		keys = append(keys, string(rows.Key()))
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil || !slices.Contains(keys, "a") || !slices.Contains(keys, "b") {
+		t.Errorf("rows: %q %v", keys, err)
+	}
+	if n := query[int](t, dsn, "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database()"); n > 20 {
+		t.Errorf("%d partitions have %d connections", partitions, n)
+	}
+	if err := all.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
