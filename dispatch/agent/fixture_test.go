@@ -70,6 +70,7 @@ func newStage(t *testing.T) *stage {
 	for name, value := range map[string]string{
 		"PATH": s.bin + ":/usr/bin:/bin", agenttest.RecordDir: s.records, "HOME": t.TempDir(), "GEMINI_CLI_HOME": "", "CLAUDECODE": "1",
 		"GORACE":          "atexit_sleep_ms=0", // many processes of the test binary exit
+		"XDG_STATE_HOME":  "/state",
 		"LEASEHOLD_TOKEN": "lht_of_somebody_else", "LEASEHOLD_STRAY": "1",
 	} {
 		t.Setenv(name, value)

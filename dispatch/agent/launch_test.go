@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -52,6 +53,7 @@ func TestEveryClientActsAsItsActor(t *testing.T) {
 			for name, want := range map[string]string{
 				"LEASEHOLD_TOKEN": s.task.Token, "LEASEHOLD_SESSION": s.task.Session, "LEASEHOLD_SOCKET": s.task.Socket, "LEASEHOLD_RUN": "build",
 				"LEASEHOLD_PATH": "S1→W1", "LEASEHOLD_LIFE": "2", "LEASEHOLD_RUN_DIR": s.task.RunDir, "LEASEHOLD_STRAY": "",
+				"XDG_STATE_HOME": "/state", // where a server that starts a daemon puts its state
 			} {
 				if g.Env[name] != want || g.Server[name] != want {
 					t.Errorf("%s is %q to the agent and %q to its server, want %q", name, g.Env[name], g.Server[name], want)
@@ -98,6 +100,43 @@ func TestSecretsGoByEnvironment(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// The configuration of a project may have an entry for Leasehold, with an environment.
+// opencode merges the two, so what the project says there must be overridden.
+func TestNoProjectReplacesTheSecretsInOpenCode(t *testing.T) {
+	s := newStage(t)
+	l, err := builtIn(t, agent.OpenCode).Launch(s.task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(l.Env, func(pair string) bool { return strings.HasPrefix(pair, "OPENCODE_CONFIG_CONTENT=") })
+	if i < 0 {
+		t.Fatal("there is no configuration")
+	}
+	for _, name := range []string{"LEASEHOLD_TOKEN", "LEASEHOLD_SESSION"} {
+		if want := fmt.Sprintf("%q:%q", name, "{env:"+name+"}"); !strings.Contains(l.Env[i], want) {
+			t.Errorf("%s: there is no %s", l.Env[i], want)
+		}
+	}
+}
+
+// A shell runs the hook, wherever leasehold is installed.
+func TestAShellFindsTheProgramOfAHook(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"leasehold", "two words", "it's", "a;b", "$HOME", "a*"} {
+		program := filepath.Join(dir, name)
+		if err := os.WriteFile(program, []byte("#!/bin/sh\necho $*\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		command := agent.HookCommand(program, "claude")
+		if out, err := exec.Command("sh", "-c", command).Output(); err != nil || string(out) != "hook claude\n" {
+			t.Errorf("%s prints %q, %v", command, out, err)
+		}
+		if name == "leasehold" && command != program+" hook claude" {
+			t.Errorf("%s is quoted without need", command)
+		}
 	}
 }
 

@@ -14,13 +14,9 @@ import (
 func configureOpenCode(p Profile, t Task) (configuration, error) {
 	// opencode inserts the value of a reference before it parses the JSON, so
 	// only values without quotes can be referred to. A server also inherits the
-	// whole environment of opencode.
-	secrets := make(map[string]string)
-	for _, name := range []string{"LEASEHOLD_TOKEN", "LEASEHOLD_SESSION"} {
-		if t.variables()[name] != "" {
-			secrets[name] = "{env:" + name + "}"
-		}
-	}
+	// whole environment of opencode. But an entry of the project could replace
+	// the secrets there.
+	secrets := map[string]string{"LEASEHOLD_TOKEN": "{env:LEASEHOLD_TOKEN}", "LEASEHOLD_SESSION": "{env:LEASEHOLD_SESSION}"}
 	var order rules
 	for _, tool := range t.Allow {
 		order = append(order, rule{tool, "allow"})
