@@ -73,7 +73,8 @@ closed (SIGHUP, unless nohup started it). SIGINT (Ctrl-C) after that ends it at 
 kill -9 does.
 
 A restart ends no session: clients reconnect and keep their leases. Everything that a
-reply has confirmed survives kill -9 and a power cut.
+reply has confirmed survives kill -9. A power cut ends the sessions and leases of this
+machine, and nothing else.
 
 Runs that have ended are kept for --keep, then forgotten with their actors, stores
 and tasks; ended actors of a live run are kept for a day, or for --keep if that is
