@@ -25,7 +25,7 @@ type Reply struct {
 	Object  json.RawMessage
 	IsError bool
 
-	line string // of the text; all of it if by is nil
+	line string // the first of the text; all of it if by is nil
 	by   told
 }
 
@@ -70,49 +70,65 @@ func newReply(object json.RawMessage, line string, by told, news []Notice) Reply
 		}
 		object = append(first, object[1:]...)
 	}
-	return Reply{Object: object, line: line, by: by}
+	return Reply{Object: object, line: oneLine.Replace(line), by: by}
 }
 
 // Text returns the text. It is made only when it is asked for, because the API
 // answers with the object alone.
-func (r Reply) Text() string {
+func (r Reply) Text() string { return r.line + string(r.appendRest(nil)) }
+
+// appendRest appends the second line of the text to it, if there is one.
+func (r Reply) appendRest(text []byte) []byte {
 	if r.by == nil {
-		return r.line
+		return text
 	}
-	var text strings.Builder
-	text.Grow(len(r.line) + len(r.Object) + 1)
-	_, _ = oneLine.WriteString(&text, r.line) // a Builder accepts everything
 	before := "\n{"
 	for name, value := range wire.Members(r.Object) {
 		if r.by[string(name)] != "" {
 			continue
 		}
-		text.WriteString(before)
-		text.WriteByte('"')
-		text.Write(name) // no name needs escaping
-		text.WriteString(`":`)
-		text.Write(value)
+		text = append(append(text, before...), '"')
+		text = append(append(text, name...), `":`...) // no name needs escaping
+		text = append(text, value...)
 		before = ","
 	}
 	if before == "," {
-		text.WriteByte('}')
+		text = append(text, '}')
 	}
-	return text.String()
+	return text
 }
 
 // Line returns the reply to a request as an MCP message.
 func (r Reply) Line(id json.RawMessage) []byte {
-	text := r.Text()
-	size := len(r.Object) + len(text)*9/8 + 96 // quotes in the text need two bytes
+	var room [1 << 10]byte // for most replies, so that they need no memory
+	rest := r.appendRest(room[:0])
+	size := len(r.Object) + (len(r.line)+len(rest))*9/8 + 96 // quotes in the text need two bytes
 	return wire.ReplyWith(id, size, func(line []byte) []byte {
 		line = append(line, `{"content":[{"type":"text","text":`...)
-		line = appendJSON(line, text)
-		line = append(append(line, `}],"structuredContent":`...), r.Object...)
+		line = appendJSON(line, r.line)
+		line = appendEscaped(line[:len(line)-1], rest)
+		line = append(append(line, `"}],"structuredContent":`...), r.Object...)
 		if r.IsError {
 			line = append(line, `,"isError":true`...)
 		}
 		return append(line, '}')
 	})
+}
+
+// appendEscaped appends the second line of a text to a JSON string. It is itself JSON on
+// one line, so besides its newline only quotes and backslashes need escaping.
+func appendEscaped(to, text []byte) []byte {
+	for _, c := range text {
+		switch c {
+		case '\n':
+			to = append(to, `\n`...)
+		case '"', '\\':
+			to = append(to, '\\', c)
+		default:
+			to = append(to, c)
+		}
+	}
+	return to
 }
 
 // maxPage is how many bytes the elements of a list may have that an agent gets,

@@ -200,3 +200,31 @@ func TestAFailedStateIsWorthAnotherTry(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// The text of a reply is written into its message in parts.
+func TestAMessageHasTheTextOfItsReply(t *testing.T) {
+	odd := "\"\\\n\r\t\x00\x7f \u2028é→\U0001f600</b>&\\\"" // what a string of JSON must, may and need not escape
+	value, _ := json.Marshal(map[string]any{odd: []string{odd}})
+	for _, reply := range []tools.Reply{
+		tools.Refusal{Code: "LEASE_HELD", Message: odd, Data: map[string]any{"text": odd, "value": json.RawMessage(value), "long": strings.Repeat(odd, 1000)}}.Reply(),
+		tools.Refusal{Code: "LEASE_HELD"}.Reply(),
+		tools.ReplyOf(value, odd, false),
+	} {
+		var message struct {
+			Result struct {
+				Content           []struct{ Text string }
+				StructuredContent json.RawMessage
+			}
+		}
+		line := reply.Line(json.RawMessage("1"))
+		if err := json.Unmarshal(line, &message); err != nil || strings.Count(string(line), "\n") != 1 {
+			t.Fatalf("%v in %.300q", err, line)
+		}
+		if text := message.Result.Content[0].Text; text != reply.Text() {
+			t.Errorf("the message has the text %.300q, want %.300q", text, reply.Text())
+		}
+		if object := message.Result.StructuredContent; string(object) != string(reply.Object) {
+			t.Errorf("the message has the object %.300s, want %.300s", object, reply.Object)
+		}
+	}
+}
