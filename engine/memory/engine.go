@@ -132,7 +132,7 @@ func (e *Engine) transact(ctx context.Context, writable bool, fn func(engine.Tx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	end := ending{needed: engine.IsNeeded(ctx), began: time.Now()}
+	end := ending{tx: new(tx), needed: engine.IsNeeded(ctx), began: time.Now()}
 	peek := !writable && engine.IsPeek(ctx)
 	end.tx.writable, end.tx.disk = writable, !engine.IsLocal(ctx)
 	// This is deferred so that after a panic, too, the caller sees only what is
@@ -184,7 +184,7 @@ func (e *Engine) endLoose(end ending) {
 // An ending is a transaction and what remains to be done after its lock is
 // released.
 type ending struct {
-	tx      tx            // here so that nothing is allocated under the lock
+	tx      *tx           // allocated before the lock is taken
 	needed  bool          // a full store must not refuse it
 	seen    *group        // the last group, which includes all that it read and wrote
 	held    time.Duration // how long it held the lock
@@ -199,7 +199,7 @@ type ending struct {
 func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t := &end.tx
+	t := end.tx
 	if err := e.refusalLocked(); err != nil {
 		return err
 	}
