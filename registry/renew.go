@@ -28,9 +28,8 @@ func (c *Core) Renew(ctx context.Context, caller Holder, id uuid.UUID, ttl time.
 			return Lease{}, err
 		}
 	}
-	asked := call.Of(ctx)
 	return l, c.update(engine.Needed(ctx), caller, func(tx Tx) (refusal error) {
-		l, refusal = c.renew(tx, asked, caller, id, ttl)
+		l, refusal = c.renew(tx, call.Of(ctx), caller, id, ttl)
 		return refusal
 	})
 }
@@ -213,9 +212,9 @@ func (c *Core) Pass(ctx context.Context, id uuid.UUID, from, to Holder) (passed 
 // If another session of the actor holds the lease, that session is told. A call
 // that has released it says so again if it is repeated.
 func (c *Core) Release(ctx context.Context, caller Holder, id uuid.UUID) (released bool, why string, err error) {
-	asked := call.Of(ctx)
 	err = c.update(engine.Needed(ctx), caller, func(tx Tx) (refusal error) {
 		released, why = false, ""
+		asked := call.Of(ctx)
 		if _, again, err := asked.Answered(tx, releasing); again || err != nil {
 			released = again
 			return err
