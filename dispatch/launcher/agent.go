@@ -27,8 +27,10 @@ type agentProcess struct {
 	launcher *Launcher
 	order    tools.Launch
 	pid      atomic.Int64    // until its end is reported
-	asked    chan tools.Stop // takes one order to end
-	disowned chan struct{}   // closed: the process is ended, and its end is not reported
+	asked    chan struct{} // closed when it is asked to end
+	why      tools.Stop    // the first order to end, once asked is closed
+	asks     sync.Once
+	disowned chan struct{} // closed: the process is ended, and its end is not reported
 	disowns  sync.Once
 	done     chan struct{} // closed when the process tree is gone and that was reported
 }
@@ -36,7 +38,7 @@ type agentProcess struct {
 func newAgentProcess(l *Launcher, o tools.Launch) *agentProcess {
 	return &agentProcess{
 		launcher: l, order: o,
-		asked: make(chan tools.Stop, 1), disowned: make(chan struct{}), done: make(chan struct{}),
+		asked: make(chan struct{}), disowned: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
@@ -45,10 +47,10 @@ func stopOrder(reason string) tools.Stop { return tools.Stop{Status: "cancelled"
 
 // ask asks the process to end. The first reason given is the one reported.
 func (a *agentProcess) ask(o tools.Stop) {
-	select {
-	case a.asked <- o:
-	default:
-	}
+	a.asks.Do(func() {
+		a.why = o
+		close(a.asked)
+	})
 }
 
 func (a *agentProcess) disown() { a.disowns.Do(func() { close(a.disowned) }) }
@@ -101,9 +103,10 @@ func (a *agentProcess) run(ctx context.Context) (end tools.LaunchExit) {
 	if err != nil {
 		return a.unstarted(err)
 	}
+	started := false
 	defer func() {
 		if tree != nil {
-			end.Worktree = clearOrKeep(ctx, tree, end.Status == "succeeded")
+			end.Worktree = clearOrKeep(ctx, tree, !started || end.Status == "succeeded")
 		}
 	}()
 
@@ -123,6 +126,7 @@ func (a *agentProcess) run(ctx context.Context) (end tools.LaunchExit) {
 	if err != nil {
 		return tools.LaunchExit{Status: "spawn_failed", Cause: notStarted(set.Argv[0], err)}
 	}
+	started = true
 	a.pid.Store(int64(proc.PID()))
 	l.guard.watch(proc)
 	if err := l.link.call(ctx, "operator_launch_started", map[string]any{"run": l.run, "actor_id": o.ActorID, "pid": proc.PID(), "logs": wire.Informative(p.path)}, nil); err != nil {
@@ -168,8 +172,8 @@ func notStarted(program string, err error) string {
 // whoever asked it to end meanwhile, otherwise because of err, if there is one.
 func (a *agentProcess) unstarted(err error) tools.LaunchExit {
 	select {
-	case why := <-a.asked:
-		return tools.LaunchExit{Status: why.Status, Cause: why.Reason}
+	case <-a.asked:
+		return tools.LaunchExit{Status: a.why.Status, Cause: a.why.Reason}
 	case <-a.disowned:
 		return tools.LaunchExit{Status: "cancelled"}
 	default:
@@ -191,8 +195,8 @@ func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began 
 	}
 	select {
 	case <-proc.Done():
-	case why := <-a.asked:
-		end = tools.LaunchExit{Status: why.Status, Cause: why.Reason}
+	case <-a.asked:
+		end = tools.LaunchExit{Status: a.why.Status, Cause: a.why.Reason}
 	case <-timeout:
 		end = tools.LaunchExit{Status: "timed_out", Cause: fmt.Sprintf("it ran longer than %v s", a.order.Order.TimeoutSecs)}
 	case <-a.disowned:

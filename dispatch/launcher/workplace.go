@@ -18,13 +18,12 @@ func (a *agentProcess) workplace(ctx context.Context, p place) (directory string
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	made := make(chan struct{})
-	defer close(made)
-	go func() { // creating a large worktree takes time
+	go func() { // a large worktree, or a hook of git, takes time
+		defer cancel()
 		select {
-		case <-a.launcher.hurry:
-			cancel()
-		case <-made:
+		case <-a.asked:
+		case <-a.disowned:
+		case <-ctx.Done():
 		}
 	}()
 	tree, err = process.MakeWorktree(ctx, directory, p.worktree(), process.Branch(a.launcher.run, a.order.Path))
@@ -34,10 +33,11 @@ func (a *agentProcess) workplace(ctx context.Context, p place) (directory string
 	return tree.Dir, tree, nil
 }
 
-// clearOrKeep removes the worktree if the actor succeeded and nothing in it
-// must be kept. Otherwise it returns the worktree's path.
-func clearOrKeep(ctx context.Context, tree *process.Worktree, succeeded bool) (kept string) {
-	if succeeded {
+// clearOrKeep removes the worktree if the actor is done with it, because it succeeded
+// or never started, and nothing in it must be kept. Otherwise it returns the worktree's
+// path.
+func clearOrKeep(ctx context.Context, tree *process.Worktree, done bool) (kept string) {
+	if done {
 		if removed, _, err := tree.RemoveIfClean(ctx); err == nil && removed {
 			return ""
 		}

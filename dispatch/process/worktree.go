@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
+	"time"
 )
 
 // A Worktree is a git worktree that an agent works in, on a branch of its own.
@@ -55,9 +55,19 @@ func Branch(run, path string) string {
 	return "leasehold/" + strings.Join(parts, "/")
 }
 
-// worktrees is held while git changes its list of worktrees, which git does not
-// always lock.
-var worktrees sync.Mutex
+// worktrees is full while git changes its list of worktrees, which git does not
+// always lock. It is no mutex, because a hook of git may take long, and who waits for
+// another's may be asked to end.
+var worktrees = make(chan struct{}, 1)
+
+func lockWorktrees(ctx context.Context) (unlock func(), err error) {
+	select {
+	case worktrees <- struct{}{}:
+		return func() { <-worktrees }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
 
 // MakeWorktree adds a worktree at path, on a new branch that starts at HEAD, to
 // the repository that dir is in. A worktree that already exists there on that
@@ -82,8 +92,11 @@ func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, err
 	if err != nil {
 		return nil, fmt.Errorf("worktree for %s: the repository of %s has no commit to begin at: make one first", branch, dir)
 	}
-	worktrees.Lock()
-	defer worktrees.Unlock()
+	unlock, err := lockWorktrees(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if w.kept(ctx) {
 		// Its base is where its branch left the history of HEAD.
 		if w.Base, err = git(ctx, path, "merge-base", "HEAD", head); err != nil {
@@ -208,8 +221,11 @@ func (w *Worktree) undo(dir string) error {
 // changed files, untracked files that are not ignored, or commits. Otherwise
 // both stay, and why gives the reason, for people.
 func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string, err error) {
-	worktrees.Lock()
-	defer worktrees.Unlock()
+	unlock, err := lockWorktrees(ctx)
+	if err != nil {
+		return false, "", err
+	}
+	defer unlock()
 	if _, err := os.Stat(w.Path); errors.Is(err, os.ErrNotExist) {
 		_, err = git(ctx, w.repository, "worktree", "prune")
 		return true, "", err // somebody has removed it; they may still want the branch
@@ -262,6 +278,10 @@ func notRepository(dir string, err error) error {
 	return err
 }
 
+// outputWait is how long after the end of git its output is read. A process that a hook
+// or a filter left may have it open for ever.
+const outputWait = time.Second
+
 // maxSaid is how many lines of git's words an error has.
 const maxSaid = 5
 
@@ -272,8 +292,11 @@ const maxSaid = 5
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "status.showUntrackedFiles=normal"}, args...)...)
 	cmd.Dir = dir
-	// Ctrl-C at a terminal goes only to the caller, which lets git finish.
+	// Ctrl-C at a terminal goes only to the caller, which lets git finish. If git is not
+	// wanted any more, its hooks and filters end with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = outputWait
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "GIT_DIR=") && !strings.HasPrefix(v, "GIT_WORK_TREE=") && !strings.HasPrefix(v, "GIT_INDEX_FILE=") &&
 			!strings.HasPrefix(v, "GIT_COMMON_DIR=") && !strings.HasPrefix(v, "GIT_PREFIX=") {
@@ -285,7 +308,7 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success():
 		return strings.TrimRight(stdout.String(), "\n"), nil
 	case errors.Is(err, exec.ErrNotFound):
 		return "", errNoGit

@@ -288,6 +288,21 @@ func TestGitIsOutOfTheCallersGroup(t *testing.T) {
 	}
 }
 
+// A hook may leave a process that has git's output open, as one that watches files.
+func TestAProcessThatAHookLeavesIsNotWaitedFor(t *testing.T) {
+	dir := repository(t)
+	t.Cleanup(func() { write(t, filepath.Join(dir, "go"), "") })
+	hook := filepath.Join(dir, ".git", "hooks", "post-checkout")
+	write(t, hook, "#!/bin/sh\ncd "+dir+"\n(for n in $(seq 200); do [ -e go ] && exit; sleep 0.1; done; touch ended) &\n")
+	if err := os.Chmod(hook, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	makeWorktree(t, dir, filepath.Join(t.TempDir(), "tree"), "branch")
+	if _, err := os.Stat(filepath.Join(dir, "ended")); err == nil {
+		t.Error("its end was waited for")
+	}
+}
+
 func TestManyWorktreesAreMadeAtOnce(t *testing.T) {
 	repo, where := repository(t), t.TempDir()
 	before := traces(t, repo)
