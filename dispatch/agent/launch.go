@@ -23,7 +23,7 @@ type Task struct {
 	Leasehold           string // the leasehold binary, by its whole path
 	Socket              string // of the daemon; "": it is elsewhere
 	Servers, Authority  string // then: the URLs of its servers, and the file with the certificate of their authority
-	Launcher            string // a mark of the launcher that starts it, if that is not the run's dispatcher
+	Launcher            string // a mark of the launcher that starts it
 	Token, Session      string // secrets
 	Life                int
 	Tools               []string // Leasehold's tools for the role

@@ -282,7 +282,7 @@ func (a *agentProcess) task(directory string, p place) agent.Task {
 		Run: l.run, RunID: l.runID, ActorID: o.ActorID, Name: o.Name, Path: o.Path, Role: o.Role,
 		Prompt: o.Order.Prompt, Model: o.Order.Model, Directory: directory,
 		Scratch: p.files(), RunDir: l.opts.Directory.Path, Leasehold: l.opts.Leasehold,
-		Socket: l.opts.Socket, Servers: l.opts.Servers, Authority: l.opts.Authority, Launcher: l.launcherMark(),
+		Socket: l.opts.Socket, Servers: l.opts.Servers, Authority: l.opts.Authority, Launcher: l.instance,
 		Token: o.Token, Session: o.Session, Life: o.Life,
 		Tools: tools.NamesFor(dispatch.Role(o.Role)), Allow: o.Order.Tools, BudgetUSD: o.Order.BudgetUSD,
 		Env: o.Order.Env, Resumed: l.life > 1, Notes: l.plan.Notes,

@@ -21,7 +21,7 @@ func (l *Launcher) begin(ctx context.Context) error {
 	m, d := l.opts.Manifest, l.opts.Directory
 	file := RunFile{
 		Run: l.run, Socket: l.opts.Socket + l.opts.Servers, Manifest: filepath.Join(m.Dir, filepath.Base(m.Name)),
-		Dispatcher: process.Find(os.Getpid()).Peer, StartedAt: l.began.UTC(),
+		Dispatcher: process.Find(os.Getpid()).Peer, Instance: l.instance, StartedAt: l.began.UTC(),
 	}
 	if err := d.lock(); err != nil {
 		return err

@@ -36,11 +36,10 @@ type RunFile struct {
 	Socket     string       `json:"socket"`
 	Manifest   string       `json:"manifest"`   // where it was read from
 	Dispatcher process.Peer `json:"dispatcher"` // the dispatcher's process
+	Instance   string       `json:"instance,omitempty"`
 	StartedAt  time.Time    `json:"started_at"`
 
-	// Of the launcher of a machine that serves the run.
-	Machine  string `json:"machine,omitempty"`
-	Instance string `json:"instance,omitempty"`
+	Machine string `json:"machine,omitempty"` // of a launcher that only serves the run
 }
 
 // mark is in the environment of every process that was started.

@@ -123,7 +123,7 @@ func (l *Launcher) guarded(ctx context.Context, serve func(context.Context) erro
 		return err
 	}
 	defer release()
-	guard, err := newGuard(l.opts.Leasehold, l.mark(), l.grace)
+	guard, err := newGuard(l.opts.Leasehold, launcherMark(l.instance), l.grace)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,8 @@ func (l *Launcher) guarded(ctx context.Context, serve func(context.Context) erro
 	return err
 }
 
-// mark is in the environment of every process that the launcher starts.
+// mark is in the environment of every process of the run that is on this machine, or
+// that the launcher of a machine has started.
 func (l *Launcher) mark() string {
 	if l.machine != "" {
 		return launcherMark(l.instance)
@@ -148,14 +149,9 @@ func (l *Launcher) mark() string {
 	return runMark(l.runID)
 }
 
-// launcherMark is what processes are told of a launcher that does not dispatch the run.
-func (l *Launcher) launcherMark() string {
-	if l.machine == "" {
-		return ""
-	}
-	return l.instance
-}
-
+// launcherMark is in the environment of every process that a launcher starts. A watchdog
+// goes by it: a dispatcher that was killed may have been followed by another, whose
+// processes have the mark of the same run.
 func launcherMark(instance string) string { return "LEASEHOLD_LAUNCHER=" + instance }
 
 func runMark(runID string) string { return "LEASEHOLD_RUN_ID=" + runID }

@@ -519,7 +519,7 @@ func watchdog(t *testing.T, d *dispatched, before int) int {
 		t.Fatal(err)
 	}
 	for t.Context().Err() == nil {
-		out, _ := exec.Command("sh", "-c", `for f in /proc/[0-9]*/cmdline; do tr '\0' ' ' < $f 2>/dev/null | grep -q " watchdog --mark LEASEHOLD_RUN_ID=$1" && echo $f; done`, "sh", file.RunID).Output()
+		out, _ := exec.Command("sh", "-c", `for f in /proc/[0-9]*/cmdline; do tr '\0' ' ' < $f 2>/dev/null | grep -q " watchdog --mark LEASEHOLD_LAUNCHER=$1" && echo $f; done`, "sh", file.Instance).Output()
 		for line := range strings.Lines(string(out)) {
 			if pid, err := strconv.Atoi(strings.Split(line, "/")[2]); err == nil && pid != before {
 				return pid
