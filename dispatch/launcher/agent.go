@@ -26,7 +26,7 @@ import (
 type agentProcess struct {
 	launcher *Launcher
 	order    tools.Launch
-	pid      atomic.Int64    // until its end is reported
+	pid      atomic.Int64  // until its end is reported
 	asked    chan struct{} // closed when it is asked to end
 	why      tools.Stop    // the first order to end, once asked is closed
 	asks     sync.Once

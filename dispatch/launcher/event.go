@@ -51,5 +51,9 @@ type Event struct {
 	Cause     string `json:"cause,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 
+	// Ordered says that this launcher was to start the actor, so that it has an event of
+	// its own for the end.
+	Ordered bool `json:"-"`
+
 	Text string `json:"text"` // the whole event in one line, for people
 }

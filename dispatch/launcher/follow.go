@@ -31,6 +31,14 @@ func (l *Launcher) follow(ctx context.Context) {
 	}
 }
 
+// ordered reports whether this launcher was told to start an actor.
+func (l *Launcher) ordered(actorID string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ended := l.results[actorID]
+	return ended || l.agents[actorID] != nil
+}
+
 // catchUp records the remaining events of the run.
 func (l *Launcher) catchUp(ctx context.Context) error {
 	for {
@@ -62,7 +70,7 @@ func (l *Launcher) readEvents(ctx context.Context, wait time.Duration) (more boo
 		return false, err
 	}
 	for _, e := range page.Events {
-		e.Time = e.At
+		e.Time, e.Ordered = e.At, l.ordered(e.ActorID)
 		l.event(e.Event)
 	}
 	l.seen = page.Next

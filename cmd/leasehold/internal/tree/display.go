@@ -89,21 +89,14 @@ func treeView(ctx context.Context, out io.Writer, run string, daemon *runDaemon)
 type lineView struct {
 	out   io.Writer
 	began time.Time
-	own   map[string]bool // paths of agents that this process has started
 }
 
 func (v *lineView) event(e launcher.Event) {
 	switch e.Event {
-	case launcher.ActorStarted:
-		if v.own == nil {
-			v.own = make(map[string]bool)
-		}
-		v.own[e.Path] = true
 	case event.ActorEnded.String():
-		if !v.own[e.Path] { // another machine's launcher tells of its process
-			break
+		if e.Ordered { // ActorExited tells it
+			return
 		}
-		return
 	case event.SessionBegan.String(), event.SessionEnded.String(), event.ActorBegan.String():
 		return // the dispatch tells of processes
 	}
