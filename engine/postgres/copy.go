@@ -22,6 +22,15 @@ var ErrServed = errors.New("servers use this database")
 // OpenStore opens the records of a partition without an engine, to copy them;
 // see [memory.Copy]. No server may lead the partition meanwhile: see [Reserve].
 func OpenStore(ctx context.Context, o Options) (memory.Store, error) {
+	s, err := openAlone(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// openAlone opens a store without an engine.
+func openAlone(ctx context.Context, o Options) (*store, error) {
 	o = o.withDefaults()
 	s, err := openStore(ctx, o, func(err error) { o.Logf("engine: %v", err) })
 	if err != nil {
@@ -39,12 +48,11 @@ func OpenAll(ctx context.Context, o Options) (all memory.Union, err error) {
 		return nil, err
 	}
 	c.Close()
-	o = o.withDefaults()
 	for partition := range c.Partitions() {
 		o.Partition = int64(partition)
-		s, err := openStore(ctx, o, func(err error) { o.Logf("engine: %v", err) })
+		s, err := openAlone(ctx, o)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("engine: open partition %d: %w", partition, err), all.Close())
+			return nil, errors.Join(err, all.Close())
 		}
 		s.disconnect() // it appends nothing
 		o.Connections = s.conns
@@ -203,9 +211,9 @@ func Restored(ctx context.Context, o Options) (partitions int, err error) {
 	o.SingleNode = true // the servers check it
 	for partition := range c.Partitions() {
 		o.Partition = int64(partition)
-		s, err := openStore(ctx, o, func(err error) { o.Logf("engine: %v", err) })
+		s, err := openAlone(ctx, o)
 		if err != nil {
-			return partition, fmt.Errorf("engine: open partition %d: %w", partition, err)
+			return partition, err
 		}
 		err = s.leap(ctx, o.Clock, 0) // nothing is appended, so nobody else uses the connection
 		if err == nil {

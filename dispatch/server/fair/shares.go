@@ -109,7 +109,7 @@ func longTurns() int { return max(1, runtime.GOMAXPROCS(0)-2) }
 type Share struct {
 	of    *Shares
 	actor uuid.UUID
-	users int // connections and HTTP sessions that refer to it; under shares.mu
+	users int // connections and HTTP sessions that refer to it; under Shares.mu
 
 	conns    int // to the socket
 	sessions int // over HTTP
@@ -127,9 +127,9 @@ type Share struct {
 	// heavy is how many of the actor's next calls take a long turn, because a
 	// transaction of an earlier one was more work than most.
 	heavy atomic.Int32
-	// arriving is for large messages that are being received.
+	// Arriving is for large messages that are being received.
 	Arriving chan struct{}
-	// starting is for calls that wait and have not had a turn yet. Further ones
+	// Starting is for calls that wait and have not had a turn yet. Further ones
 	// are not read, because each has a goroutine, and thousands of them would
 	// keep all others waiting for a processor.
 	Starting chan struct{}
@@ -139,10 +139,10 @@ type Share struct {
 type Use int
 
 const (
-	SocketConn Use = iota
-	WebSession
-	WebConn
-	WebBody // a large one, which finds room by the share's channel
+	SocketConn Use = iota // a connection to the socket
+	WebSession            // over HTTP
+	WebConn               // over HTTP
+	WebBody               // a large one, which finds room by the share's channel
 )
 
 func (sh *Share) count(u Use) (n *int, max int, which string) {

@@ -155,11 +155,12 @@ func Unanswered(tool string, err error) error {
 func InWords(ctx context.Context, tool string, err error) error {
 	switch {
 	case ctx.Err() != nil:
-	case BrokeOff(err) && tools.Unanswered(tool) == "":
-		return exit.Hint(fmt.Errorf("the connection ended before the daemon answered %s", tool), "nothing has changed by it: try again; leasehold status shows whether a daemon runs")
 	case BrokeOff(err):
-		return exit.Hint(Unanswered(tool, fmt.Errorf("the connection ended before the daemon answered %s", tool)),
-			"once it can be reached again, see what came of it with leasehold leases, leasehold kv and leasehold queue")
+		next := "once it can be reached again, see what came of it with leasehold leases, leasehold kv and leasehold queue"
+		if tools.Unanswered(tool) == "" {
+			next = "nothing has changed by it: try again; leasehold status shows whether a daemon runs"
+		}
+		return exit.Hint(Unanswered(tool, fmt.Errorf("the connection ended before the daemon answered %s", tool)), "%s", next)
 	case IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_token_"):
 		return exit.Hint(err, "leasehold token list shows the tokens")
 	case IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_"):

@@ -152,11 +152,12 @@ func emptyDirectory(dir string) (made bool, err error) {
 		return true, os.Mkdir(dir, 0o700) // what is above it may be a disk that is not mounted
 	case err != nil:
 		return false, err
-	case len(entries) > 0 && entries[0].Name() == unfinished: // killed, or still running: nobody can tell
-		return false, exit.Hint(fmt.Errorf("%s is not empty: %s is in it", dir, unfinished),
-			"nothing was changed: that is a backup which was not finished; remove it if no leasehold backup is making it, or name another directory")
 	case len(entries) > 0:
-		return false, exit.Hint(fmt.Errorf("%s is not empty: %s is in it", dir, entries[0].Name()), "nothing was changed: name a directory that is new or empty")
+		first, next := entries[0].Name(), "name a directory that is new or empty"
+		if first == unfinished { // killed, or still running: nobody can tell
+			next = "that is a backup which was not finished; remove it if no leasehold backup is making it, or name another directory"
+		}
+		return false, exit.Hint(fmt.Errorf("%s is not empty: %s is in it", dir, first), "nothing was changed: %s", next)
 	}
 	return false, place.CheckPrivate(dir)
 }

@@ -39,12 +39,13 @@ some of them.`,
 				_, err := io.WriteString(out, listStories(terminal.PaintFor(out)))
 				return err
 			}
-			i := slices.IndexFunc(spotlights.Stories(), func(s spotlights.Story) bool { return s.Name == args[0] })
-			if near := spelling.Nearest(args[0], storyNames()); i < 0 && near != "" {
-				return exit.Hint(exit.Usagef("unknown story %q", args[0]), "did you mean %s?", near)
-			}
+			i := slices.Index(storyNames(), args[0])
 			if i < 0 {
-				return exit.Hint(exit.Usagef("unknown story %q", args[0]), "leasehold spotlight lists them")
+				err := exit.Usagef("unknown story %q", args[0])
+				if near := spelling.Nearest(args[0], storyNames()); near != "" {
+					return exit.Hint(err, "did you mean %s?", near)
+				}
+				return exit.Hint(err, "leasehold spotlight lists them")
 			}
 			return tellStory(cmd.Context(), spotlights.Stories()[i], out)
 		}),
