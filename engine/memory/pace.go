@@ -12,8 +12,9 @@ import (
 // between, others go first: after holding the lock, or keeping a processor
 // busy, for a stretch, the goroutine sleeps for as long as that took. A sleep
 // is necessary: if all processors are busy, the system lets a running thread
-// continue for several milliseconds before one that has just become ready.
-// Nobody rests if no other transaction has begun.
+// continue for several milliseconds before one that has just become ready. If no
+// other transaction has begun, the sleep is short: perhaps nobody else is at work,
+// and perhaps the thread that would begin one waits for this processor.
 const (
 	stretch = 500 * time.Microsecond
 	maxRest = 2 * time.Millisecond
@@ -68,8 +69,10 @@ func (p *pace) rest(worked time.Duration) {
 	if worked < stretch {
 		return
 	}
-	if p.began.Load() != p.seen {
-		time.Sleep(min(worked, maxRest))
+	rest := min(worked, maxRest)
+	if p.began.Load() == p.seen {
+		rest /= 4
 	}
+	time.Sleep(rest)
 	p.since, p.seen = time.Now(), p.began.Load()
 }
