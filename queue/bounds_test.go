@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
@@ -226,4 +228,61 @@ func TestCheckStopsWhenItIsTold(t *testing.T) {
 			t.Errorf("after %d rows: %v", rows, err)
 		}
 	})
+}
+
+// Whatever is due at once is handled in transactions that end when they have taken
+// long, also where all of it is of one queue.
+func TestWhatIsDueAtOnceIsHandledInSteps(t *testing.T) {
+	const n, most = 320, 32 // tasks, and how many of them in one transaction
+	for name, prepare := range map[string]func(h *house){
+		"delays": func(h *house) {
+			for range n {
+				h.enqueue(queue.NewTask{Queue: "a", Delay: time.Hour})
+			}
+			time.Sleep(time.Hour + time.Millisecond)
+		},
+		"a dropped run": func(h *house) {
+			for range n {
+				h.enqueue(queue.NewTask{Queue: "a"})
+			}
+			h.rows(func(tx engine.Tx) { h.Drop(tx, h.run) })
+			time.Sleep(time.Millisecond)
+		},
+		"what is finished": func(h *house) {
+			for range n {
+				task := h.enqueue(queue.NewTask{Queue: "a"})
+				if _, err := h.Cancel(h.t.Context(), h.run, task.ID); err != nil {
+					h.t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Hour + time.Millisecond)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &house{t: t, fs: vfs.NewCrashableMem(), run: uuid.New(), ended: map[uuid.UUID]bool{}, updates: new(atomic.Int64)}
+				h.opts.Retention = time.Hour
+				h.open()
+				defer h.close()
+				h.stop()
+				h.done <- <-h.done // for close
+				prepare(h)
+				before := h.updates.Load()
+				for due := true; due; {
+					if err := h.TendDue(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					h.rows(func(tx engine.Tx) {
+						due = false
+						for range tx.Due() {
+							due = true
+						}
+					})
+				}
+				if steps := h.updates.Load() - before; steps < n/most {
+					t.Errorf("%d tasks were handled in %d transactions", n, steps)
+				}
+			})
+		})
+	}
 }

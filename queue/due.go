@@ -16,8 +16,10 @@ import (
 
 const (
 	// dueBatch is the most rows and tasks that one transaction handles, so that
-	// other calls do not wait for everything that is due at once.
+	// other calls do not wait for everything that is due at once. After each
+	// dueStep of them it ends if it has taken long.
 	dueBatch = 256
+	dueStep  = 16
 
 	// wallStep is how much the wall clock must move against the running clock
 	// to count as a step. A smaller move is a normal correction.
@@ -36,7 +38,7 @@ func (q *Queue) TendDue(ctx context.Context) error {
 		room := dueBatch
 		for row := range tx.Due() {
 			n, err := q.tend(tx, row, room)
-			if room -= n; err != nil || room <= 0 || tx.Spent() {
+			if room -= n; err != nil || tx.Spent() || room <= 0 {
 				return err
 			}
 		}
@@ -115,7 +117,7 @@ func (q *Queue) readable(ctx context.Context, in index, from string) (bound stri
 
 // tend handles a due row, for up to room tasks, and returns how many it
 // handled: it ends delays, forgets finished tasks, and removes queues of
-// dropped runs.
+// dropped runs. If there is more, the row is due again.
 func (q *Queue) tend(tx *ledger, row engine.Row, room int) (n int, err error) {
 	switch {
 	case strings.HasPrefix(row.Key, accountPrefix):
@@ -130,9 +132,9 @@ func (q *Queue) tend(tx *ledger, row engine.Row, room int) (n int, err error) {
 	return 0, fmt.Errorf("queue: row %q is due and nobody's", row.Key)
 }
 
-// tendLine ends delays and forgets finished tasks, up to room of them, and
-// plans when the queue is due next. The due entries of an index are read before
-// any of them is moved.
+// tendLine ends delays and forgets finished tasks, up to dueStep of each index
+// and room in all, and plans when the queue is due next. The due entries of an
+// index are read before any of them is moved.
 func (q *Queue) tendLine(tx *ledger, l line, room int) (n int) {
 	a := tx.accountOf(l)
 	a.due, a.planned = time.Time{}, true
@@ -142,7 +144,7 @@ func (q *Queue) tendLine(tx *ledger, l line, room int) (n int) {
 		}
 		some := false
 		for _, in := range indexesOfState(l, state) {
-			due, next := in.dueNow(tx, room-n)
+			due, next := in.dueNow(tx, min(room-n, dueStep))
 			for _, row := range due {
 				q.tendEntry(tx, in, row)
 			}
@@ -211,7 +213,7 @@ func replan(tx engine.Tx) { tx.Touch(engine.Row{Key: replanKey, Due: tx.Now().Ad
 // tasks.
 func (q *Queue) tendPlans(tx *ledger, row engine.Row, room int) (n int) {
 	for queue := range tx.ScanFrom(accountPrefix, row.Value) {
-		if n >= room {
+		if n >= room || n > 0 && tx.Spent() {
 			tx.Touch(engine.Row{Key: row.Key, Value: queue.Key, Due: row.Due})
 			return n
 		}
@@ -237,22 +239,27 @@ func (q *Queue) Drop(tx engine.Tx, run uuid.UUID) {
 func (q *Queue) tendDropped(tx *ledger, row engine.Row, room int) (n int) {
 	claims := false
 	for queue := range tx.Scan(accountPrefix + row.Key[len(dropPrefix):]) {
-		if n >= room {
+		if n >= room || n > 0 && tx.Spent() {
 			return n // still due
 		}
 		l := line(queue.Key)
-		n += q.dropLine(tx, l, room-n) + 1
+		some, done := q.dropLine(tx, l, room-n)
+		if n += some + 1; !done {
+			return n
+		}
 		claims = claims || tx.accountOf(l).stats.InProgress > 0
 	}
 	if claims {
 		tx.Touch(engine.Row{Key: row.Key, Due: tx.Now().Add(time.Second)})
-	} else if n < room {
+	} else {
 		tx.Delete(row.Key)
 	}
 	return n + 1
 }
 
-func (q *Queue) dropLine(tx *ledger, l line, room int) (n int) {
+// dropLine removes up to room tasks of a queue, and reports whether no more is
+// left but tasks in progress.
+func (q *Queue) dropLine(tx *ledger, l line, room int) (n int, done bool) {
 	a := tx.accountOf(l)
 	a.moved = true
 	for _, in := range indexesOf(l) {
@@ -260,8 +267,8 @@ func (q *Queue) dropLine(tx *ledger, l line, room int) (n int) {
 			continue
 		}
 		for row := range in.entries(tx) {
-			if n == room {
-				return n
+			if n >= room || n%dueStep == dueStep-1 && tx.Spent() {
+				return n, false
 			}
 			n++
 			in.setLowerBound(tx, in.tail(row))
@@ -279,7 +286,7 @@ func (q *Queue) dropLine(tx *ledger, l line, room int) (n int) {
 	if a.stats.InProgress == 0 { // corrupt tasks may have left counts behind
 		a.stats, a.bytes = Stats{Queue: a.stats.Queue}, 0
 	}
-	return n
+	return n, true
 }
 
 // Recover prepares the queues of a state that was just opened. It reads the
