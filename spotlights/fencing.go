@@ -9,7 +9,7 @@ import (
 var lateWrite = Story{
 	Name:    "late-write",
 	Title:   "A zombie writes",
-	Promise: "a write that names its lease happens only while nobody else has had that lease; the zombie reads who has it, and the refusal is on record",
+	Promise: "a write that names its lease happens only if nobody else has been granted that lease since; the zombie is told who has it, and the refusal is on record",
 	tell: func(st *stage) {
 		root := st.root()
 		zombie, next := root.worker("W1").connect(), root.worker("W2").connect()
@@ -19,7 +19,7 @@ var lateWrite = Story{
 		st.say("W1 takes the lease %q for 2 s, writes under it, and stops in the middle of its work.", "config")
 		old := zombie.acquire(runTool, "config", "ttl_secs", 2)
 		zombie.ask("kv_set", write(old, "half of it"), nil)
-		st.say("Its ttl ends. W2, who waited, has the lease, and writes.")
+		st.say("Its TTL ends. W2, who waited, has the lease, and writes.")
 		held := next.acquire(runTool, "config", "wait_secs", 50)
 		next.ask("kv_set", write(held, "all of it"), nil)
 		st.say("W1 wakes up, knows nothing of this, and writes with its token %d.", old.Token)
@@ -37,7 +37,7 @@ var lateWrite = Story{
 var readersAndWriter = Story{
 	Name:    "readers-and-writer",
 	Title:   "Readers and a writer",
-	Promise: "many share a lease to read; a writer waits until the last of them is done, and readers that come later wait behind it",
+	Promise: "many readers share a lease; a writer waits until the last of them is done, and readers that come later wait behind it",
 	tell: func(st *stage) {
 		root := st.root()
 		one, two, late := root.worker("R1").connect(), root.worker("R2").connect(), root.worker("R3").connect()
@@ -65,7 +65,7 @@ var readersAndWriter = Story{
 var revoked = Story{
 	Name:    "revoked",
 	Title:   "The operator takes a lease away",
-	Promise: "a lease that is revoked is the next one's in the same instant; its former holder reads who took it and why, and its token is void",
+	Promise: "a revoked lease goes to the next in line in the same instant; its former holder is told who revoked it and why, and its token is refused",
 	tell: func(st *stage) {
 		root := st.root()
 		stuck, next := root.worker("W1").connect(), root.worker("W2").connect()

@@ -137,7 +137,7 @@ var twoSessions = Story{
 var daemonRestart = Story{
 	Name:    "daemon-restart",
 	Title:   "The daemon is killed",
-	Promise: "what was acknowledged survives kill -9 of the daemon; leases keep their holder for a full ttl, and tokens rise",
+	Promise: "what was acknowledged survives kill -9 of the daemon; leases keep their holder for a full TTL, and tokens rise",
 	tell: func(st *stage) {
 		root := st.root()
 		a, b := root.worker("W1").connect(), root.worker("W2").connect()
@@ -154,7 +154,7 @@ var daemonRestart = Story{
 		again := a.acquire(runTool, "database")
 		st.want(again.Reentrant && again.Token == l.Token, "another lease after the restart: %+v", again)
 		st.show("W1", withoutID(again))
-		st.say("W2 never comes back. Its lease is kept for its ttl, then W1 can have it.")
+		st.say("W2 never comes back. Its lease is kept for its TTL, then W1 can have it.")
 		st.show("W1", a.refused("LEASE_HELD", runTool, "cache").Message)
 		mine := a.acquire(runTool, "cache", "wait_secs", 10)
 		st.want(mine.Token > gone.Token && mine.Token > l.Token, "token %d after %d", mine.Token, gone.Token)
@@ -165,14 +165,14 @@ var daemonRestart = Story{
 var expiry = Story{
 	Name:    "expiry",
 	Title:   "The second net",
-	Promise: "a holder that is connected but has gone quiet loses its lease at its ttl, and reads so in its next answer",
+	Promise: "a holder that is connected but has gone quiet loses its lease at its TTL, and is told so in its next answer",
 	tell: func(st *stage) {
 		root := st.root()
 		quiet, next := root.worker("W1").connect(), root.worker("W2").connect()
 		st.say("W1 takes %q for 2 s, and goes quiet.", "index")
 		l := quiet.acquire(runTool, "index", "ttl_secs", 2)
 		mine := next.acquire(runTool, "index", "wait_secs", 10)
-		st.say("W2 waited, and has it when the ttl is over.")
+		st.say("W2 waited, and has it when the TTL is over.")
 		st.show("W2", withoutID(mine))
 		kept := mine.AcquiredAt.Sub(l.AcquiredAt)
 		st.want(kept >= 2*time.Second, "taken away after %v, within its ttl", kept)

@@ -13,7 +13,7 @@ import (
 var killedWorker = Story{
 	Name:    "killed-worker",
 	Title:   "A worker's process is killed",
-	Promise: "the lease of a process that is killed is the next one's at once, wherever in the tree that is; its lead reads what happened",
+	Promise: "when a process is killed, the next in line gets its leases at once, wherever in the tree that is; its lead is told what happened",
 	Real:    true,
 	tell: func(st *stage) {
 		d := st.dispatch(map[string]string{
@@ -73,7 +73,7 @@ func (st *stage) grantedAfter(waiter launcher.Actor, since time.Time) string {
 var killCascade = Story{
 	Name:    "kill-cascade",
 	Title:   "The end of a lead",
-	Promise: "the end of a lead ends every process below it, whatever that does to stay; only then is handed over what they held",
+	Promise: "when a lead ends, every process below it is ended, even one that resists; only then do the next in line get what they held",
 	Real:    true,
 	tell: func(st *stage) {
 		d := st.dispatch(map[string]string{
@@ -106,7 +106,7 @@ wait`,
 		}
 		st.want(process.Find(family[2]).Session == family[2], "process %d has no session of its own", family[2])
 		st.say("S1→W1 holds the run's lease %q. W1, beside S1, waits for it.", "database")
-		st.say("S1→W1 has two children: one is deaf to SIGTERM, one has left for a session of its own.")
+		st.say("S1→W1 has two children: one ignores SIGTERM, one has moved to a session of its own.")
 
 		st.say("S1 is killed. Nobody has told those below it.")
 		died := d.murder("S1")
@@ -120,7 +120,7 @@ wait`,
 		st.touch("seen")
 		actors := d.over()
 		st.want(actors["S1→W1"].Status == "cancelled", "S1→W1 has ended as %s", actors["S1→W1"].Status)
-		st.say("The deaf one is killed when the grace of %v is over. Now nothing of S1→W1 is left, and W1 has the lease.", drainGrace)
+		st.say("The one that ignores SIGTERM is killed when the grace of %v is over. Now nothing of S1→W1 is left, and W1 has the lease.", drainGrace)
 		st.say("    all of it %s", st.grantedAfter(actors["W1"], died))
 	},
 }
@@ -136,7 +136,7 @@ func (st *stage) child(file string) int {
 var resumedRun = Story{
 	Name:    "resumed-run",
 	Title:   "The dispatcher is killed",
-	Promise: "a run whose dispatcher is killed leaves no process; resumed, it does what is not done, and nothing twice",
+	Promise: "a run whose dispatcher is killed leaves no process; when it is resumed, it does what is not done, and nothing twice",
 	Real:    true,
 	tell: func(st *stage) {
 		d := st.dispatch(map[string]string{
@@ -154,7 +154,7 @@ leasehold call actor_report result="done in life $LEASEHOLD_LIFE"`,
 		st.say("leasehold dispatch runs a lead, which is a script and has two workers.")
 		st.say("    %s", d.until(launcher.ActorExited, "first").Text)
 		left := []int{d.pid("root"), d.pid("second")}
-		st.say("The other is still at it when the dispatcher is killed, with SIGKILL.")
+		st.say("The other is still working when the dispatcher is killed, with SIGKILL.")
 		d.kill()
 		for _, pid := range left {
 			st.gone(pid)

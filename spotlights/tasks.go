@@ -10,7 +10,7 @@ import (
 var workerDies = Story{
 	Name:    "worker-dies",
 	Title:   "A worker dies in the middle of a task",
-	Promise: "a task whose worker dies is the next worker's at once, whatever its ttl",
+	Promise: "when a worker dies, the next worker gets its task at once, whatever the TTL",
 	tell: func(st *stage) {
 		root := st.root()
 		lead, dying, next := root.connect(), root.worker("W1").connect(), root.worker("W2").connect()
@@ -41,7 +41,7 @@ var workerDies = Story{
 var zombieRefused = Story{
 	Name:    "zombie-refused",
 	Title:   "The zombie that wakes and submits",
-	Promise: "a worker that lost its claim is refused by its token, and the result of the one that has it stands",
+	Promise: "a worker that lost its claim is refused, and cannot change the result of the worker that has it",
 	tell: func(st *stage) {
 		root := st.root()
 		lead, zombie, next := root.connect(), root.worker("W1").connect(), root.worker("W2").connect()
@@ -54,7 +54,7 @@ var zombieRefused = Story{
 		st.say("W2 waited for work, and has it when the time of W1 is over.")
 		st.show("W2", second.text)
 
-		st.say("W1 wakes up while W2 is at it, and submits.")
+		st.say("W1 wakes up while W2 is working on it, and submits.")
 		st.show("W1", zombie.rejected("STALE_TOKEN", "task_submit", completed(first, "by W1")))
 		zombie.rejected("STALE_TOKEN", "task_heartbeat", args{"task_id": id, "token": first.Token})
 		zombie.rejected("STALE_TOKEN", "task_nack", args{"task_id": id, "token": first.Token, "reason": "too late"})
@@ -219,7 +219,7 @@ var thousandInFlight = Story{
 		}
 		st.say("    %d done, and %d in flight", done+half, half)
 
-		st.say("The others never do. Their tasks are kept for their ttl, then tried by those who are there.")
+		st.say("The others never do. Their tasks are kept for their TTL, then tried by those who are there.")
 		again := make([][]task, len(back))
 		st.together(back, func(i int, g *agent) {
 			for len(again[i]) < each {

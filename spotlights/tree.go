@@ -20,7 +20,7 @@ var publishingUp = Story{
 		st.show("the lead", lead.ask("kv_get", args{"path": "/peer/S1/findings"}, &read))
 		st.want(read.Entry != nil && read.Entry.UpdatedBy == "S1", "the lead reads %+v", read)
 
-		st.say("S2 and W1 are in that layer beside S1. What is S1's is not theirs to read, nor to see that it is there.")
+		st.say("S2 and W1 are in that layer beside S1. They can neither read what is S1's nor see that it is there.")
 		st.show("S2", s2.rejected("FORBIDDEN", "kv_get", args{"layer": "parent", "path": "/peer/S1/findings"}))
 		st.show("W1", beside.rejected("FORBIDDEN", "kv_get", args{"path": "/peer/S1/findings"}))
 		st.show("W1", beside.ask("kv_list", args{"glob": "/**"}, nil))
@@ -38,7 +38,7 @@ var publishingUp = Story{
 var envelopeCap = Story{
 	Name:    "envelope-cap",
 	Title:   "A spawn too many",
-	Promise: "a spawn over a cap is refused before anything has changed, and says what may be asked for instead",
+	Promise: "a spawn over a cap is refused before anything has changed, and the refusal says what may be asked for instead",
 	tell: func(st *stage) {
 		st.say("A run may spend 10 dollars and be two names deep, with two actors in a layer.")
 		lead := st.begin(args{"budget_usd": 10, "max_depth": 2, "max_workers_per_layer": 2})
