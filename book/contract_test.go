@@ -161,9 +161,9 @@ func TestNoticeFields(t *testing.T) {
 func TestLimits(t *testing.T) {
 	limits := kvstore.New(nil, nil, uuid.Nil, kvstore.Limits{}).Limits()
 	want := map[string]string{
-		"shortest ttl":                                fmt.Sprintf("%d s", registry.MinTTL/time.Second),
-		"longest ttl":                                 fmt.Sprintf("%d s", registry.MaxTTL/time.Second),
-		"ttl if none is asked for":                    fmt.Sprintf("%d s", registry.DefaultTTL/time.Second),
+		"shortest TTL":                                fmt.Sprintf("%d s", registry.MinTTL/time.Second),
+		"longest TTL":                                 fmt.Sprintf("%d s", registry.MaxTTL/time.Second),
+		"TTL if none is asked for":                    fmt.Sprintf("%d s", registry.DefaultTTL/time.Second),
 		"longest wait in one call":                    fmt.Sprintf("%d s", registry.MaxWait/time.Second),
 		"a place is kept between two calls":           fmt.Sprintf("%d s", registry.ParkTime/time.Second),
 		"a free key is reserved, once for each place": fmt.Sprintf("%d s", registry.ReserveTime/time.Second),

@@ -211,7 +211,7 @@ func (c *Client) cancelLater(r *request) {
 	}
 	c.later(func() {
 		cancel := request{method: http.MethodDelete, path: "/calls/" + r.key}
-		_ = c.tryIn(c.ctx, &cancel, answerTimeout, r.session) // its ttl is the second net
+		_ = c.tryIn(c.ctx, &cancel, answerTimeout, r.session) // its TTL is the second net
 	})
 }
 

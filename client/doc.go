@@ -12,9 +12,9 @@
 //
 // # Contract
 //
-//   - A lease or a claim is renewed at a third of its ttl. Its context ends when it
+//   - A lease or a claim is renewed at a third of its TTL. Its context ends when it
 //     is released or lost, and at its local deadline: the time at which the last
-//     successful request for it was sent, plus the ttl, less a margin for drift. The
+//     successful request for it was sent, plus the TTL, less a margin for drift. The
 //     server counts from when it received that request, so the context ends before
 //     anybody else can get what was held. The clock also runs while the machine
 //     sleeps.

@@ -31,7 +31,7 @@ type hold struct {
 	watch    *time.Timer   // for the deadline
 }
 
-// margin is how far clocks may drift apart in a ttl, plus how late a timer may
+// margin is how far clocks may drift apart in a TTL, plus how late a timer may
 // fire.
 func margin(ttl time.Duration) time.Duration { return ttl/50 + 10*time.Millisecond }
 

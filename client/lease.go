@@ -9,7 +9,7 @@ import (
 )
 
 // LeaseOptions say which lease to take. The zero value is an exclusive lease of
-// the run with a ttl of 30 s.
+// the run with a TTL of 30 s.
 type LeaseOptions struct {
 	TTL    time.Duration // how long it lasts without a renewal, which comes at a third of it; 1 s to a day; 0: 30 s
 	Layer  bool          // in the caller's layer, not in the run
@@ -196,7 +196,7 @@ func (l *Lease) Gate() (Gate, error) {
 
 // Release ends the lease's context and then releases the lease. The error is an
 // [ErrLost] if the lease was lost before, and nil if it was released before.
-// After any other error the lease may still be held, for its ttl at most.
+// After any other error the lease may still be held, for its TTL at most.
 func (l *Lease) Release(ctx context.Context) error {
 	if !l.leave(ErrReleased) {
 		if cause := context.Cause(l.ctx); !errors.Is(cause, ErrReleased) {
@@ -214,5 +214,5 @@ func (c *Client) giveBack(ctx context.Context, id string) error {
 
 // giveBackLater gives a lease back without the caller, unless Close does.
 func (c *Client) giveBackLater(id string) {
-	c.later(func() { _ = c.giveBack(c.ctx, id) }) // its ttl is the second net
+	c.later(func() { _ = c.giveBack(c.ctx, id) }) // its TTL is the second net
 }

@@ -12,7 +12,7 @@ type Singleton struct {
 	TTL time.Duration // how soon another replica takes over from one that is cut off; 0: 30 s
 
 	// Run is called on the replica that holds the lease. It must return when
-	// its context ends, because another replica may begin after the ttl. Its
+	// its context ends, because another replica may begin after the TTL. Its
 	// writes should carry the lease's gate or token. If Run returns earlier,
 	// the singleton is finished.
 	Run func(ctx context.Context, l *Lease) error

@@ -9,8 +9,8 @@
 //   await c.close();
 //
 // A refusal is thrown as a Refusal, whose code says what happened. Nobody renews a lease
-// by itself: call lease_renew at a third of its ttl. A program that is killed keeps its
-// leases until their ttl is over. All calls of a client are one holder, which gets its own
+// by itself: call lease_renew at a third of its TTL. A program that is killed keeps its
+// leases until their TTL is over. All calls of a client are one holder, which gets its own
 // lease again (reentrant: true). To have two exclude one another, give each an "as" of its
 // own.
 //

@@ -7,7 +7,7 @@
 
 Servers are http://host:port, https://host or unix:///path of a daemon's socket. A
 refusal is a Refusal, whose code says what happened. Nobody renews a lease by itself:
-call lease_renew at a third of its ttl, for instance in a thread: threads may share a
+call lease_renew at a third of its TTL, for instance in a thread: threads may share a
 client. A fork acts in the session of its parent, and its close does not end it.
 
 A call whose connection breaks, or that the server cannot answer now, is sent again until
@@ -92,7 +92,7 @@ def _given(arguments):
 
 
 class Client:
-    """One session. What it is granted ends with close, or, if its process dies before, by its ttl."""
+    """One session. What it is granted ends with close, or, if its process dies before, by its TTL."""
 
     def __init__(self, url, token, timeout: float = 65, outage: float = 30):
         self._url, self._token, self._timeout, self._outage = urllib.parse.urlsplit(url), token.strip(), timeout, outage
@@ -134,7 +134,7 @@ class Client:
             conn.close()
 
     def _cancel(self, key):
-        # Nobody gets the answer of this call, and what it was granted would last for its ttl.
+        # Nobody gets the answer of this call, and what it was granted would last for its TTL.
         try:
             self._call("DELETE", "/api/v1/calls/" + _part(key), {}, None, None, limits=(_LAST, 0))
         except (OSError, ValueError, http.client.HTTPException, Refusal):

@@ -34,7 +34,7 @@ func leaseTools() []Tool {
 		tool("run_lease_acquire", "Lease something of the run",
 			"Lease a file, a port, a deployment or whatever else other agents may touch, before you touch it. "+
 				"If another agent holds it you are told who, where and until when; with wait_secs you wait in line, first come, first served. "+
-				"If you hold it, you get it again, extended if that is longer. It ends when you release it, when your session ends (disconnect, crash, cancel), or at its ttl.",
+				"If you hold it, you get it again, extended if that is longer. It ends when you release it, when your session ends (disconnect, crash, cancel), or at its TTL.",
 			Effect{Idempotent: true}, acquireRun),
 		tool("run_lease_release", "Release a lease of the run",
 			"Release your lease; the first in line gets it at once. If it is no longer yours, the reply says why.",
