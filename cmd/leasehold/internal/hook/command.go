@@ -69,8 +69,9 @@ have changed after it are reported to both sides, and recorded.
 
 It also gives the model what it has not been told yet, before its next tool call or
 when it is about to stop: leases it lost, messages of other agents, who waits for
-what it holds, and that its actor was ended. When a client has compacted, cleared or resumed a conversation,
-its model is told which leases and claims it still holds, if the client can say so.
+what it holds, and that its actor was ended. When a client has compacted, cleared or
+resumed a conversation, its model is told which leases and claims it still holds, if the
+client can say so.
 
 The file .leasehold.toml at the root of the project has the settings:
 
@@ -83,8 +84,9 @@ The file .leasehold.toml at the root of the project has the settings:
 With LEASEHOLD_GUARD=report in the environment a client is never refused. What it
 writes in spite of a lease is recorded. With --server, or where LEASEHOLD_SERVER is set
 as it is for the client's leasehold mcp, the leases are those of a server elsewhere.
-CLIENT is claude, codex, gemini, opencode, copilot,
-qwen, kimi or crush; or git, whose pre-commit hook leasehold guard installs.`,
+
+CLIENT is claude, codex, gemini, opencode, copilot, qwen, kimi or crush; or git, whose
+pre-commit hook leasehold guard installs.`,
 		Example:   `  echo '{"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":"src/app.ts"}}' | leasehold hook claude`,
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: names,
