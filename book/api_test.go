@@ -40,7 +40,7 @@ func apiRoutes(t *testing.T) string {
 	}
 	var b strings.Builder
 	b.WriteString("# The routes of the HTTP API\n\n<!-- Generated from package api by `just docs`. Do not edit. -->\n\n")
-	b.WriteString("The [tool](tools.md) of the same name says what a call means and what its arguments may be. The arguments of a GET or DELETE are in its query, and those of other calls are in its body, a JSON object. Required arguments are in bold.\n")
+	b.WriteString("The [tool](tools.md) of the same name (`task_submit` for `task_complete` and `task_fail`) says what a call means and what its arguments may be. If there is none, `GET /api/v1/openapi.json` does. `DELETE /api/v1/leases/{lease_id}` also releases leases of a layer. The arguments of a GET or DELETE are in its query, and those of other calls are in its body, a JSON object. Required arguments are in bold.\n")
 	for _, tag := range doc.Tags {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| route | does | arguments | answers |\n|---|---|---|---|\n", upperFirst(tag.Name), tag.Description)
 		for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {

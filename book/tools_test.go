@@ -361,8 +361,8 @@ func toolReference(t *testing.T) string {
 		"because some clients send it so. An argument that can be any JSON is taken as it is. What the codes\n" +
 		"mean, and what data each carries, is in [Refusals and notices](refusals.md). The group of a tool is what\n" +
 		"`leasehold mcp --tools` takes.\n\n" +
-		"The calls play in a run with the sub-leads `S1` and `S2`, and the workers `S1→W1` and `S1→W2`. Those\n" +
-		"of actors that are started play in another one, which is dispatched: its root is shown as `lead`.\n\n")
+		"The calls are made in a run with the sub-leads `S1` and `S2`, and the workers `S1→W1` and `S1→W2`. Those\n" +
+		"that need started actors are made in another run, which is dispatched: its root is shown as `lead`.\n\n")
 	for _, tool := range tools.Agents() {
 		fmt.Fprintf(&b, "- [`%s`](#%s): %s\n", tool.Name, tool.Name, lowerFirst(tool.Title))
 	}

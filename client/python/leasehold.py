@@ -474,13 +474,13 @@ class Client:
         "Cancel a task."
         return self._call("POST", f"/api/v1/tasks/{_part(task_id)}/cancel", {}, None, call_key)
 
-    def task_complete(self, task_id, *, token, error=None, require_leases=None, require_mode=None, result=None, call_key=None):
+    def task_complete(self, task_id, *, token, require_leases=None, require_mode=None, result=None, call_key=None):
         "Finish a task."
-        return self._call("POST", f"/api/v1/tasks/{_part(task_id)}/complete", {}, {"token": token, **_given({"error": error, "require_leases": require_leases, "require_mode": require_mode, "result": result})}, call_key)
+        return self._call("POST", f"/api/v1/tasks/{_part(task_id)}/complete", {}, {"token": token, **_given({"require_leases": require_leases, "require_mode": require_mode, "result": result})}, call_key)
 
-    def task_fail(self, task_id, *, token, error=None, require_leases=None, require_mode=None, result=None, call_key=None):
+    def task_fail(self, task_id, *, token, error=None, require_leases=None, require_mode=None, call_key=None):
         "Finish a task."
-        return self._call("POST", f"/api/v1/tasks/{_part(task_id)}/fail", {}, {"token": token, **_given({"error": error, "require_leases": require_leases, "require_mode": require_mode, "result": result})}, call_key)
+        return self._call("POST", f"/api/v1/tasks/{_part(task_id)}/fail", {}, {"token": token, **_given({"error": error, "require_leases": require_leases, "require_mode": require_mode})}, call_key)
 
     def task_heartbeat(self, task_id, *, token, as_=None, ttl_secs=None, call_key=None):
         "Keep a task for longer."

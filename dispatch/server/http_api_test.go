@@ -874,6 +874,11 @@ func TestAPIDocumentIsWhole(t *testing.T) {
 		}
 		return body
 	}
+	for ending, refused := range map[string]string{"complete": "error", "fail": "result"} {
+		if schema("post", "/tasks/{task_id}/"+ending, "").Properties[refused] != nil {
+			t.Errorf("%s offers %s, which is always refused", ending, refused)
+		}
+	}
 	for _, c := range []struct{ one, listed *jsonschema.Schema }{
 		{schema("post", "/queues/{queue}/tasks", ""), schema("post", "/tasks/many", "tasks")},
 		{schema("post", "/leases", ""), schema("post", "/leases/many", "leases")},

@@ -75,7 +75,7 @@ func (r *Route) operation() *operation {
 		required := slices.Contains(input.Required, name)
 		_, fixed := r.Fixed[name]
 		switch {
-		case fixed, r.Unless != nil && name == "expected_version":
+		case fixed, name == r.never, r.Unless != nil && name == "expected_version":
 		case slices.Contains(path, name):
 			o.Parameters = append(o.Parameters, parameterOf(name, "path", schema, true))
 		case !r.hasBody():

@@ -32,6 +32,7 @@ type Route struct {
 	// them.
 	Fixed map[string]json.RawMessage
 
+	never   string // an argument that the tool refuses with what is fixed
 	made    bool   // the answer describes something new
 	missing string // the member of an answer that is null if nothing was found
 	empty   string // the member of an answer that is an empty list if there is nothing
@@ -110,8 +111,8 @@ func routes() []Route {
 		get("tasks", "/tasks/{task_id}", "task_get"),
 		get("tasks", "/tasks/{task_id}/result", "task_result"),
 		post("tasks", "/tasks/{task_id}/heartbeat", "task_heartbeat", Route{}),
-		post("tasks", "/tasks/{task_id}/complete", "task_submit", Route{Fixed: text("completed")}),
-		post("tasks", "/tasks/{task_id}/fail", "task_submit", Route{Fixed: text("failed")}),
+		post("tasks", "/tasks/{task_id}/complete", "task_submit", Route{Fixed: text("completed"), never: "error"}),
+		post("tasks", "/tasks/{task_id}/fail", "task_submit", Route{Fixed: text("failed"), never: "result"}),
 		post("tasks", "/tasks/{task_id}/nack", "task_nack", Route{}),
 		post("tasks", "/tasks/{task_id}/abandon", "task_abandon", Route{}),
 		post("tasks", "/tasks/{task_id}/cancel", "task_cancel", Route{}),
