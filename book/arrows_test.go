@@ -147,28 +147,42 @@ func TestOnlyTheClientIsPublic(t *testing.T) {
 	for _, dir := range []string{
 		"engine", "engine/memory", "engine/pebble", "engine/postgres", "registry", "kvstore", "queue", "layer", "dispatch", "dispatch/client", "client",
 	} {
-		files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var said strings.Builder
-		for _, name := range files {
-			f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.PackageClauseOnly|parser.ParseComments)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !strings.HasSuffix(name, "_test.go") {
-				said.WriteString(f.Doc.Text())
-			}
-		}
 		want := "is not public: programs use package client"
 		if dir == "client" {
 			want = "It is the public package of this module."
 		}
-		if !strings.Contains(strings.Join(strings.Fields(said.String()), " "), want) {
+		if !strings.Contains(docOf(t, dir), want) {
 			t.Errorf("the documentation of package %s does not say that it %s", dir, want)
 		}
 	}
+}
+
+func TestEveryPackageHasADoc(t *testing.T) {
+	for file := range importsOfAll(t) {
+		if dir := path.Dir(file); !strings.HasSuffix(file, "_test.go") && docOf(t, dir) == "" {
+			t.Errorf("%s: package %s does not say what it is for", file, dir)
+		}
+	}
+}
+
+// docOf returns the documentation of a package, in one line.
+func docOf(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	for _, name := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(name, "_test.go") {
+			said.WriteString(f.Doc.Text())
+		}
+	}
+	return strings.Join(strings.Fields(said.String()), " ")
 }
 
 // importsOfAll reads every Go file of the repository, of whatever system. Go

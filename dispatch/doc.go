@@ -63,6 +63,7 @@
 //	member/<layer id><name>        the actor's id: a name is unique in its layer; and the id of the layer it leads, or zero
 //	session/<session id>           session record, owner actor
 //	access/<id>                    Access: the token of an operator or reader
+//	ending/, closed/, former/, retire/  what ends, or is kept for a while: see ending.go
 //	format                         the number Format
 //
 // Ids are 16 raw bytes. The rows of leases and stores are described in packages

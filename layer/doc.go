@@ -28,6 +28,6 @@
 //
 // Access rules could be an ordered list of globs and verbs that an operator can
 // change. But then an agent would have to read them to know what it may rely
-// on, and that would differ from run to run. The table has twelve cells, and a
-// test for each.
+// on, and that would differ from run to run. The table has four rows, and a
+// test has every cell.
 package layer

@@ -78,6 +78,7 @@
 //	place/<actor><session><party>␀<scope>␀<key>   the row key of the party's place; what its calls watch
 //	count/…                         leases of a scope and an actor, those of its layer, its claims; places of an actor and a key; untold notices of an actor
 //	count/untold/<as in lost/>      of a notice that has not been told
+//	await/…                         which actors a party's calls wait for: see Deadlocks
 //	lost/<actor><lease id>w         Notice, that somebody waits; owner the holder's session; begins anew
 //
 // Tokens and the numbers of places come from the counter of package event, which rises
@@ -91,8 +92,8 @@
 // none of its longer neighbours. Two questions look at those rows and at the line, and
 // at nothing else: what a party finds that asks or waits (view), and whether somebody
 // wants a lease to end (wanted). Whenever a lease ends, or a place that was in the way
-// goes, the line is served from its front (handOver); whenever a party comes to have a
-// lease, so are its own places (settle).
+// goes, the line is served from its front (handOver); when a party comes to have a lease,
+// its own places are served (settle).
 //
 // Keys that overlap, as dir/** does with what is below dir, are one neighbourhood
 // (near): the rows of the directories above a path, one look-up each, and for dir/**

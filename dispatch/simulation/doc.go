@@ -57,12 +57,7 @@
 //
 // # What it finds
 //
-// If a fix is removed, these seeds fail always or nearly always:
-//
-//	removed fix                                             seeds
-//	losses are told again: (*Lost).untold answers false     196, 443, 488
-//
-// An earlier generator with other seeds found these: the undo of a cancelled call, the
+// Earlier generators found these: the undo of a cancelled call, the
 // row of a call's answer, the running clock, expires_in_ms by another clock, one place
 // per party, losses at the end of a session, HTTP sessions after a restart, and answers
 // that are still unread when their connection ends.

@@ -28,7 +28,7 @@
 //
 // # Headers
 //
-//	Authorization      Bearer, the token of an actor
+//	Authorization      Bearer, the token of an actor, operator or reader
 //	Leasehold-Session  the session of the call; what the call is granted ends with it
 //	Leasehold-Messages leave: a program reads the answer. Its notices are of its own session only:
 //	                   messages are left for the inbox, and with offers and what an earlier

@@ -1,4 +1,4 @@
-// Package database is how commands are told of the database that has a state.
+// Package database has the options that name the database of a state, and opens it.
 package database
 
 import (

@@ -1,6 +1,6 @@
-// Package tree has the commands that work on trees of agents: init, dispatch
-// and actor, and the watchdog that ends the processes of a dispatcher that
-// died.
+// Package tree has the commands that work on trees of agents: init, dispatch,
+// launcher and actor, and the watchdog that ends the processes of a dispatcher
+// that died.
 package tree
 
 import (

@@ -1,6 +1,7 @@
-// Package view has the commands that show the daemon's state, among them leases, tree,
-// kv and queue. Each prints a table or JSON, once or after every change. The package
-// also has the completions that ask the daemon.
+// Package view has the commands that show the daemon's state, such as leases, tree and
+// queue, and those that change what these show, such as revoke. The former print a table
+// or JSON, once or after every change. The package also has the completions that ask the
+// daemon.
 package view
 
 import (
