@@ -1,8 +1,9 @@
 // Package manifest reads the file that describes how a tree of agents is run.
 //
-// The file is TOML. Each table is a struct, of this package or of the one that uses
-// it, and the tags of the struct are its documentation: [Load] checks against them, the reference in
-// the book is generated from them, and a test compares the template with both.
+// The file is TOML. Each table is a struct, of this package or of the one that uses it,
+// and the tags of the struct are its documentation: [Load] checks against them, the
+// reference in the book is generated from them, and a test compares the template with
+// both.
 //
 // # The contract
 //
@@ -65,7 +66,7 @@ func (m *Manifest) Settings() work.Settings {
 // that was given.
 type Root struct {
 	Agent       string            `toml:"agent" required:"true" doc:"which agent: a table of agents, or a built-in"`
-	Name        string            `toml:"name" default:"lead" doc:"its name"`
+	Name        string            `toml:"name" default:"lead" doc:"its name; its path is root whatever its name"`
 	Prompt      string            `toml:"prompt" max:"262144" doc:"its prompt; give this or prompt_file"`
 	PromptFile  string            `toml:"prompt_file" doc:"a file with the prompt"`
 	Model       string            `toml:"model" doc:"model, as its client names it; default: the agent's"`

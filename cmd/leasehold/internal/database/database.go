@@ -1,4 +1,5 @@
-// Package database has the options that name the database of a state, and opens it.
+// Package database has the options that name the database of a state, and explains
+// what that database refuses.
 package database
 
 import (
