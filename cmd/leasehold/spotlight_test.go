@@ -27,7 +27,7 @@ func TestKilledSpotlightLeavesNoProcess(t *testing.T) {
 	if err := v.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for lines := bufio.NewScanner(out); !strings.Contains(lines.Text(), "deaf to SIGTERM"); {
+	for lines := bufio.NewScanner(out); !strings.Contains(lines.Text(), "ignores SIGTERM"); {
 		if !lines.Scan() {
 			t.Fatal("it ended before its agents were there")
 		}
