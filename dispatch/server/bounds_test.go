@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -124,33 +125,44 @@ func TestHalfOpenRequestsLeaveRoomForClients(t *testing.T) {
 // served waits for none of them.
 func TestRefusedRequestsAreAnsweredInTheirTime(t *testing.T) {
 	for name, c := range map[string]struct {
-		status int
-		body   string
-		header []string
+		status       int
+		path, method string
+		body         string
+		header       []string
 	}{
-		"without a token":      {401, ping, []string{"Authorization", ""}},
-		"one session too many": {503, initialize, nil},
+		"without a token":      {401, "/mcp", "POST", ping, []string{"Authorization", ""}},
+		"one session too many": {503, "/mcp", "POST", initialize, nil},
+		"health":               {200, "/healthz", "GET", "", []string{"Authorization", ""}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWeb(t, server.Options{Transport: server.Transport{HTTPSessions: 8, ActorHTTPSessions: 1}})
 			w.open(t)
 			const askers, each = 8, 100
+			w.client.CloseIdleConnections() // the next ones have shown no token yet
+			w.client.Transport.(*http.Transport).MaxIdleConnsPerHost = askers
 			start := time.Now()
 			var wg sync.WaitGroup
 			for range askers {
 				wg.Go(func() {
 					for range each {
-						if resp, _ := w.do(t, "POST", c.body, c.header...); resp.StatusCode != c.status {
+						r := w.request(t, c.method, c.body, c.header...)
+						r.URL.Path = c.path
+						resp, err := w.client.Do(r)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if resp.StatusCode != c.status {
 							t.Errorf("%s: %s", name, resp.Status)
 						}
+						_, _ = io.Copy(io.Discard, resp.Body)
+						resp.Body.Close()
 					}
 				})
 			}
 			time.Sleep(100 * time.Millisecond)
-			connections := w.client.Transport.(*http.Transport).Clone() // its own: an answer may come before the wait
-			defer connections.CloseIdleConnections()
-			before, other := time.Now(), &web{daemon: w.daemon, client: &http.Client{Transport: connections}, token: w.daemon.token(t, "w2")}
-			other.open(t)
+			before := time.Now()
+			w.another(t, w.daemon.token(t, "w2")).open(t)
 			if took := time.Since(before); took > 0 {
 				t.Errorf("%s: a client that is served waited %v", name, took)
 			}
@@ -160,6 +172,50 @@ func TestRefusedRequestsAreAnsweredInTheirTime(t *testing.T) {
 			}
 		})
 	}
+}
+
+// another returns a client of the same daemon that has connections of its own.
+func (w *web) another(t *testing.T, token string) *web {
+	t.Helper()
+	connections := w.client.Transport.(*http.Transport).Clone()
+	t.Cleanup(connections.CloseIdleConnections)
+	return &web{daemon: w.daemon, client: &http.Client{Transport: connections}, token: token}
+}
+
+// Requests that are refused, and whose clients have left, make nobody wait: neither
+// clients of other actors that are refused once, nor those of their own actor.
+func TestAbandonedRequestsMakeNobodyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPSessions: 8, ActorHTTPSessions: 1}})
+		session := w.open(t)
+		other := w.another(t, w.daemon.token(t, "w2"))
+		others := other.open(t)
+		for range 1000 {
+			leaver := w.another(t, w.token)
+			leaver.do(t, "POST", ping, session...)
+			r := leaver.request(t, "GET", "", "Authorization", "")
+			r.URL.Path = "/api/v1/actors" // it is answered before the connection waits
+			resp, err := leaver.client.Do(r)
+			if err != nil || resp.StatusCode != 401 {
+				t.Fatal(resp, err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			leaver.client.CloseIdleConnections()
+			synctest.Wait()
+		}
+		for _, c := range []struct {
+			*web
+			session []string
+		}{{w, session}, {other, others}} {
+			start := time.Now()
+			c.do(t, "POST", ping, "Authorization", "")
+			c.do(t, "POST", ping, c.session...)
+			if took := time.Since(start); took > 10*time.Millisecond {
+				t.Errorf("a client waited for %v", took)
+			}
+		}
+	})
 }
 
 func isTimeout(err error) bool {

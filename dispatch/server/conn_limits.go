@@ -45,10 +45,10 @@ const (
 	// log and the listeners.
 	fileReserve = 256
 
-	// strangerEvery is how fast HTTP connections are accepted that have shown no
-	// token, after twice as many as may be open, and how fast requests are answered,
-	// after strangerBurst, that have no token or find no room. Each costs work that
-	// everybody waits for.
+	// strangerEvery is the interval between HTTP connections that end without a
+	// token, once twice as many have ended as may be open. It is also the interval
+	// between requests that are refused or have no token, after the first
+	// strangerBurst. Each costs work that everybody waits for.
 	strangerEvery = time.Millisecond
 	strangerBurst = 128
 )

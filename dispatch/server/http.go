@@ -67,7 +67,7 @@ func newEndpoint(s *Server) *endpoint {
 	mux.HandleFunc("GET /healthz", e.healthy)
 	mux.HandleFunc("GET /readyz", e.ready)
 	mux.HandleFunc("GET /metrics", e.metrics)
-	e.routes = paced(e.canonical(mux))
+	e.routes = e.paced(e.canonical(mux))
 	return e
 }
 

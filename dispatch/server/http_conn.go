@@ -44,7 +44,8 @@ type webConn struct {
 
 	// Guarded by the listener's mu.
 	stranger *list.Element // it has not shown a token yet
-	share    *fair.Share   // of the actor whose token it showed first
+	actor    uuid.UUID     // whose token it showed first
+	share    *fair.Share   // of that actor
 	closed   bool
 }
 
@@ -231,9 +232,9 @@ type webListener struct {
 
 	mu        sync.Mutex
 	open      int
-	strangers *list.List           // of *webConn, oldest first
-	strays    *fair.Pace[struct{}] // connections that ended without a token
-	asked     *fair.Pace[struct{}] // requests of connections that have shown none, and refused ones
+	strangers *list.List            // of *webConn, oldest first
+	strays    *fair.Pace[struct{}]  // connections that ended without a token
+	asked     *fair.Pace[uuid.UUID] // requests that were refused or had no token, by the actor of their connection
 
 	// For connections that only wait for their clients to close them, and for
 	// the calls of unread after connections were closed.
@@ -246,7 +247,7 @@ func newWebListener(ln net.Listener, s *Server) *webListener {
 	l := &webListener{
 		Listener: ln, server: s, strangers: list.New(),
 		strays: fair.NewPace[struct{}](2*s.opts.HTTPStrangers, strangerEvery),
-		asked:  fair.NewPace[struct{}](strangerBurst, strangerEvery),
+		asked:  fair.NewPace[uuid.UUID](strangerBurst, strangerEvery),
 	}
 	l.over, l.end = context.WithCancel(context.Background())
 	return l
@@ -327,29 +328,36 @@ func (c *webConn) known(actor uuid.UUID) error {
 		return err
 	}
 	c.listener.strangers.Remove(c.stranger)
-	c.stranger, c.share = nil, sh
+	c.stranger, c.actor, c.share = nil, actor, sh
 	return nil
 }
 
-// paced answers the requests of connections that have shown no token, and those that
-// are told to show one or to come back later, only so fast that they leave the processors
-// to others. A client with a token has shown it by the time it is answered, and does not
-// wait.
-func paced(routes http.Handler) http.Handler {
+// paced lets a connection wait before its next request if it has shown no token, or was
+// told to show one or to come back later. So such requests come only so fast that they
+// leave the processors to others. Each actor has a pace of its own, and those who have
+// shown no token share one. So a client that is served waits for none of them.
+func (e *endpoint) paced(routes http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		routes.ServeHTTP(w, r)
 		refused := w.Header().Get("WWW-Authenticate") != "" || w.Header().Get("Retry-After") != ""
-		if c := webConnOf(r); c != nil && (refused || c.unknown()) {
-			c.listener.asked.Wait(r.Context(), struct{}{})
+		c := webConnOf(r)
+		if c == nil {
+			return
+		}
+		if actor, known := c.asker(); refused || !known {
+			ctx, stop := context.WithCancel(r.Context())
+			defer stop()
+			defer context.AfterFunc(e.ctx, stop)()
+			c.listener.asked.Wait(ctx, actor)
 		}
 	})
 }
 
-// unknown reports whether the connection has shown no token.
-func (c *webConn) unknown() bool {
+// asker returns the actor whose token the connection has shown, if it has shown one.
+func (c *webConn) asker() (actor uuid.UUID, known bool) {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
-	return c.stranger != nil
+	return c.actor, c.stranger == nil
 }
 
 // Close closes the connection. If the client may not have read its last answer,

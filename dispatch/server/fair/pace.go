@@ -26,9 +26,14 @@ func NewPace[K comparable](burst int, every time.Duration) *Pace[K] {
 // maxPaced is the number of keys from which on those that are due are dropped.
 const maxPaced = 1024
 
-// Wait waits until key may continue, or ctx ends.
+// Wait counts one more request of key, and waits until it may continue. If ctx
+// ends first, the request does not count.
 func (p *Pace[K]) Wait(ctx context.Context, key K) {
-	Sleep(ctx, p.Charge(key))
+	if Sleep(ctx, p.Charge(key)); ctx.Err() != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.next[key] = p.next[key].Add(-p.every)
+	}
 }
 
 // Charge counts one more request of key, and returns how long it has to wait.

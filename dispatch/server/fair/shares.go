@@ -95,7 +95,8 @@ type Shares struct {
 func New(limits Limits) *Shares {
 	return &Shares{
 		limits: limits,
-		reads:  make(chan struct{}, longTurns()), long: make(chan struct{}, longTurns()),
+		actors: make(map[uuid.UUID]*Share), processes: make(map[int]int),
+		reads: make(chan struct{}, longTurns()), long: make(chan struct{}, longTurns()),
 		Arriving: make(chan struct{}, MaxArriving),
 		Comings:  NewPace[int](processBurst, processEvery), Openings: NewPace[uuid.UUID](sessionBurst, sessionEvery),
 	}
@@ -172,9 +173,6 @@ func (s *Shares) Take(actor uuid.UUID, u Use) (*Share, error) {
 	}
 	*n++
 	sh.users++
-	if s.actors == nil {
-		s.actors = make(map[uuid.UUID]*Share)
-	}
 	s.actors[actor] = sh
 	return sh, nil
 }
@@ -222,7 +220,7 @@ func (sh *Share) beginWait() error {
 	return nil
 }
 
-// Done ends what begin has counted.
+// Done ends what Begin has counted.
 func (sh *Share) Done(bytes int, waits bool) {
 	s := sh.of
 	s.arrived.Add(-int64(bytes))
@@ -254,9 +252,6 @@ func (s *Shares) EnterProcess(pid int) (leave func(), err error) {
 	defer s.mu.Unlock()
 	if s.processes[pid] >= s.limits.ProcessConns {
 		return nil, &registry.LimitError{Which: "connections of one process", Max: int64(s.limits.ProcessConns)}
-	}
-	if s.processes == nil {
-		s.processes = make(map[int]int)
 	}
 	s.processes[pid]++
 	return func() {

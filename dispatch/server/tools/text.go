@@ -25,7 +25,7 @@ type Reply struct {
 	Object  json.RawMessage
 	IsError bool
 
-	line string // the first of the text; all of it if by is nil
+	line string // the first line of the text; all of it if by is nil
 	by   told
 }
 
