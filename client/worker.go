@@ -181,18 +181,17 @@ func (s *shift) execute(ctx context.Context, t *Task, session string, sent time.
 		s.free <- struct{}{}
 		return // the claim is already lost
 	}
-	mine, cancel := context.WithCancelCause(h.ctx)
-	stop := context.AfterFunc(s.over, func() { cancel(context.Cause(s.over)) })
-	result, err := s.handle(mine, t, h)
-	stop()
-	cancel(nil)
+	result, err := s.handle(t, h)
 	s.free <- struct{}{}
 	s.finish(t, h, result, err)
 }
 
 // handle calls the handler. If that does not return, nor does handle: it gives the
 // task and its place back. After runtime.Goexit, which t.FailNow calls, Work goes on.
-func (s *shift) handle(ctx context.Context, t *Task, h *hold) (result any, err error) {
+func (s *shift) handle(t *Task, h *hold) (result any, err error) {
+	ctx, cancel := context.WithCancelCause(h.ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.over, func() { cancel(context.Cause(s.over)) })()
 	returned := false
 	defer func() {
 		if !returned {

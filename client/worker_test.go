@@ -58,7 +58,7 @@ func work(t *testing.T, c *client.Client, w client.Worker) (stop func()) {
 func TestAWorkerEndsTasksAsItsHandlerSays(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		one := h.client("one")
-		stop := work(t, h.client("two"), client.Worker{Queues: []string{"q"}, Concurrency: 3, Handle: func(ctx context.Context, task *client.Task) (any, error) {
+		stop := work(t, h.client("two"), client.Worker{Queues: []string{"q"}, Concurrency: 2, Handle: func(ctx context.Context, task *client.Task) (any, error) {
 			var what string
 			if err := json.Unmarshal(task.Payload, &what); err != nil {
 				return nil, err
