@@ -173,7 +173,8 @@ type EventPage struct {
 
 // RunEvents returns events of a run in order. If there are none, it waits for
 // one. It returns an [event.CompactedError] if some of the requested events
-// have been deleted.
+// have been deleted, and a [registry.ArgumentError] if q.Since is beyond the last
+// revision, as when it comes from another state.
 func (s *State) RunEvents(ctx context.Context, name string, q EventQuery) (p EventPage, err error) {
 	q.Limit = cmp.Or(q.Limit, MaxEventList)
 	if q.Limit < 1 || q.Limit > MaxEventList {

@@ -140,8 +140,8 @@ func (l *Launcher) guarded(ctx context.Context, serve func(context.Context) erro
 	return err
 }
 
-// mark is in the environment of every process of the run that is on this machine, or
-// that the launcher of a machine has started.
+// mark is in the environment of every process that this launcher has started: of the
+// run that it dispatches, or, if it is the launcher of a machine, of any run.
 func (l *Launcher) mark() string {
 	if l.machine != "" {
 		return launcherMark(l.instance)

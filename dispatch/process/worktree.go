@@ -56,8 +56,8 @@ func Branch(run, path string) string {
 }
 
 // worktrees is full while git changes its list of worktrees, which git does not
-// always lock. It is no mutex, because a hook of git may take long, and who waits for
-// another's may be asked to end.
+// always lock. It is no mutex, because a hook of git may take long, and an actor that
+// waits for this may be cancelled meanwhile.
 var worktrees = make(chan struct{}, 1)
 
 func lockWorktrees(ctx context.Context) (unlock func(), err error) {

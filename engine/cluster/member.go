@@ -46,7 +46,7 @@ type Member struct {
 	mu      sync.Mutex
 	term    *Term
 	last    Look
-	leads   map[int64]context.CancelFunc // gives up a partition that this server leads, takes or gives up
+	leads   map[int64]context.CancelFunc // for each partition that this server leads, takes or gives up: ends the lead
 	changed chan struct{}                // closed at the next change of last or leads
 	trouble trouble
 

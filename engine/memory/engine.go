@@ -20,7 +20,7 @@ type Options struct {
 	// Clock is the source of time.
 	Clock clock.Clock
 	// Confirm is called between the work of a transaction and its answer, even a
-	// refusal. It returns an error if another process may have the store by now.
+	// refusal, if somebody is told the answer. It returns an error if another process may have the store by now.
 	// If it is nil, none can.
 	Confirm func() error
 	// AnyMachine says that the state may have been open on another machine, so

@@ -163,7 +163,7 @@ func (e *Engine) appendGroup(g *group) {
 }
 
 // answer is confirm before an answer, for which the store must also still be this
-// process's. A commit needs no such check, because the store itself refuses it.
+// process's.
 func (e *Engine) answer(g *group, disk bool) error {
 	if err := e.confirm(g, disk); err != nil || e.lead == nil {
 		return err

@@ -158,7 +158,7 @@ func InWords(ctx context.Context, tool string, err error) error {
 	case BrokeOff(err):
 		next := "once it can be reached again, see what came of it with leasehold leases, leasehold kv and leasehold queue"
 		if tools.Unanswered(tool) == "" {
-			next = "nothing has changed by it: try again; leasehold status shows whether a daemon runs"
+			next = "the call changed nothing: try again; leasehold status shows whether a daemon runs"
 		}
 		return exit.Hint(Unanswered(tool, fmt.Errorf("the connection ended before the daemon answered %s", tool)), "%s", next)
 	case IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_token_"):

@@ -136,13 +136,21 @@ func examine(cmd *cobra.Command, inDatabase bool) []finding {
 		}
 		return append(append(found, examineClients(cmd.Context(), answering)...), examineSetup()...)
 	}
+	found := unlessStuck(func() []finding { daemonOf(cmd); return nil }) // as all that follows reads there
+	if found == nil {
+		found = examineDaemon(cmd, inDatabase)
+	}
+	found = append(append(found, examineClock()...), examineProject()...)
+	return append(append(found, examineClients(cmd.Context(), daemonAt(cmd))...), examineSetup()...)
+}
+
+// examineDaemon checks the daemon of this machine and the place of its state.
+func examineDaemon(cmd *cobra.Command, inDatabase bool) []finding {
 	found, clocks := examineSocket(cmd)
 	daemon := daemonOf(cmd)
 	found = append(found, examineCertificates(daemon)...)
 	found = append(found, unlessStuck(func() []finding { return examinePlace(inDatabase || daemon.Database) })...)
-	found = append(found, clocks...)
-	found = append(append(found, examineClock()...), examineProject()...)
-	return append(append(found, examineClients(cmd.Context(), daemonAt(cmd))...), examineSetup()...)
+	return append(found, clocks...)
 }
 
 // examineServers connects to each of the servers elsewhere, and gives those that answer.

@@ -145,7 +145,7 @@ func unlessStuck(check func() []finding) []finding {
 		return found
 	case <-time.After(maxStuck):
 		return []finding{{
-			"state", fault, fmt.Sprintf("the disk of the state has not taken a small file for %v", maxStuck),
+			"state", fault, fmt.Sprintf("the disk of the state has not answered for %v", maxStuck),
 			"find out why the disk is stuck, as while a snapshot is made or when a network disk has lost its server; the daemon goes on once the disk does",
 		}}
 	}
