@@ -132,9 +132,9 @@ func (q *Queue) tend(tx *ledger, row engine.Row, room int) (n int, err error) {
 	return 0, fmt.Errorf("queue: row %q is due and nobody's", row.Key)
 }
 
-// tendLine ends delays and forgets finished tasks, up to dueStep of each index
-// and room in all, and plans when the queue is due next. The due entries of an
-// index are read before any of them is moved.
+// tendLine ends delays and forgets finished tasks, up to room of them, and plans
+// when the queue is due next. Up to dueStep due entries of an index are read
+// before any of them is moved.
 func (q *Queue) tendLine(tx *ledger, l line, room int) (n int) {
 	a := tx.accountOf(l)
 	a.due, a.planned = time.Time{}, true
@@ -144,14 +144,17 @@ func (q *Queue) tendLine(tx *ledger, l line, room int) (n int) {
 		}
 		some := false
 		for _, in := range indexesOfState(l, state) {
-			due, next := in.dueNow(tx, min(room-n, dueStep))
-			for _, row := range due {
-				q.tendEntry(tx, in, row)
+			for more := true; more; {
+				due, next := in.dueNow(tx, min(room-n, dueStep))
+				for _, row := range due {
+					q.tendEntry(tx, in, row)
+				}
+				n += len(due)
+				if more = len(due) == dueStep && n < room && !tx.Spent(); !more && !next.IsZero() {
+					a.wanted(tx, next, in.byWall)
+				}
+				some = some || len(due) > 0 || !next.IsZero()
 			}
-			if n += len(due); !next.IsZero() {
-				a.wanted(tx, next, in.byWall)
-			}
-			some = some || len(due) > 0 || !next.IsZero()
 		}
 		if !some {
 			a.none(state, 0)
