@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,19 +20,6 @@ import (
 // and group and its environment, and writes the pid of that process to a file.
 func escape(file string) string {
 	return fmt.Sprintf(`env -i setsid sh -c 'sleep 1000 & echo $! >%[1]s.new; mv %[1]s.new %[1]s'; while ! [ -e %[1]s ]; do sleep 0.01; done`, file)
-}
-
-func pidIn(t *testing.T, file string) int {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pid
 }
 
 func TestWhatLeavesEverythingIsAdoptedAndEnds(t *testing.T) {

@@ -302,3 +302,17 @@ func bystander(t *testing.T) func() {
 		}
 	}
 }
+
+// pidIn returns the pid that is in a file.
+func pidIn(t *testing.T, file string) int {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}

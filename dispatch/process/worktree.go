@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -22,6 +24,7 @@ type Worktree struct {
 	Dir    string // the directory in it that corresponds to the requested one
 	Branch string
 	Base   string // the commit it started from
+	Made   bool   // by MakeWorktree; otherwise it was there, with what somebody left in it
 
 	repository string // the git directory of its repository
 }
@@ -55,25 +58,27 @@ func Branch(run, path string) string {
 	return "leasehold/" + strings.Join(parts, "/")
 }
 
-// worktrees is full while git changes its list of worktrees, which git does not
-// always lock. It is no mutex, because a hook of git may take long, and an actor that
-// waits for this may be cancelled meanwhile.
-var worktrees = make(chan struct{}, 1)
+// worktrees has a channel for each repository, which is full while git changes its list
+// of worktrees: git does not always lock that. It is no mutex, because a hook of git may
+// take long, and an actor that waits for this may be cancelled meanwhile.
+var worktrees sync.Map
 
-func lockWorktrees(ctx context.Context) (unlock func(), err error) {
+func lockWorktrees(ctx context.Context, repository string) (unlock func(), err error) {
+	one, _ := worktrees.LoadOrStore(repository, make(chan struct{}, 1))
+	lock := one.(chan struct{})
 	select {
-	case worktrees <- struct{}{}:
-		return func() { <-worktrees }, nil
+	case lock <- struct{}{}:
+		return func() { <-lock }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
 // MakeWorktree adds a worktree at path, on a new branch that starts at HEAD, to
-// the repository that dir is in. A worktree that already exists there on that
-// branch is used as it is, because it was kept to be continued. If an earlier
-// run left a branch of that name with commits in it, a number is added to the
-// new name. If there is an error, nothing is left behind.
+// the repository that dir is in. A worktree of that repository that already exists
+// there is used as it is, on whatever branch, because it was kept to be continued. If an
+// earlier run left a branch of that name with commits in it, a number is added to the
+// new name. If there is an error, nothing new is left behind, and what was there stays.
 func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -92,22 +97,34 @@ func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, err
 	if err != nil {
 		return nil, fmt.Errorf("worktree for %s: the repository of %s has no commit to begin at: make one first", branch, dir)
 	}
-	unlock, err := lockWorktrees(ctx)
+	unlock, err := lockWorktrees(ctx, w.repository)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 	if w.kept(ctx) {
+		if w.unfinished(ctx) {
+			return nil, fmt.Errorf("worktree for %s: git did not finish the one at %s: wait if it is still at it, "+
+				"else git worktree remove --force --force %[2]s", branch, path)
+		}
 		// Its base is where its branch left the history of HEAD.
 		if w.Base, err = git(ctx, path, "merge-base", "HEAD", head); err != nil {
 			w.Base = "" // no common history: it counts as having commits
 		}
 		return w, os.MkdirAll(w.Dir, 0o755)
 	}
-	w.Base = head
+	// git takes an empty directory for a new worktree, but not for one that it knows.
+	if err := syscall.Rmdir(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("worktree for %s: %s is in the way, and is no worktree of the repository of %s (%w): "+
+			"move it if you want it, else remove it", branch, path, dir, err)
+	}
+	if err := w.forget(ctx, path); err != nil {
+		return nil, fmt.Errorf("worktree for %s: %s is gone, but not from git's list: %w", branch, path, err)
+	}
+	w.Base, w.Made = head, true
 	// A branch that an earlier run left with commits stays. This worktree gets
 	// the next free name.
-	for n := 2; dropEmpty(ctx, dir, branch, head) != nil; n++ {
+	for n := 2; w.dropEmpty(ctx, branch) != nil; n++ {
 		if err := ctx.Err(); err != nil || n > maxBranches {
 			return nil, errors.Join(err, fmt.Errorf("worktree for %s: the branch is there already, and so are %d more of its name: "+
 				"merge what you want of them, then git branch -D the others", w.Branch, maxBranches-1))
@@ -121,10 +138,13 @@ func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, err
 			err = fmt.Errorf("worktree for %s: git makes no branch of that name beside %s, which an earlier run left: "+
 				"merge what you want of that, then git branch -D %s", branch, other, other)
 		}
-		return nil, errors.Join(err, w.undo(dir))
+		return nil, errors.Join(err, w.undo())
 	}
 	// The requested directory may contain nothing that git tracks.
-	return w, os.MkdirAll(w.Dir, 0o755)
+	if err := os.MkdirAll(w.Dir, 0o755); err != nil {
+		return nil, errors.Join(fmt.Errorf("worktree for %s: %w", branch, err), w.undo())
+	}
+	return w, nil
 }
 
 // WithoutCommit reports whether git says that the repository of dir has no commit yet, so
@@ -140,25 +160,37 @@ func WithoutCommit(ctx context.Context, dir string) bool {
 // maxBranches is how many branches of one name are tried.
 const maxBranches = 1000
 
-// dropEmpty deletes a branch that an earlier run left without commits of its
-// own. A branch with commits is kept, because it has somebody's work.
-func dropEmpty(ctx context.Context, dir, branch, head string) error {
-	if _, err := git(ctx, dir, "worktree", "prune"); err != nil {
-		return err
-	}
+// dropEmpty deletes a branch without commits of its own, as an earlier run leaves it. A
+// branch with commits is kept, because it has somebody's work.
+func (w *Worktree) dropEmpty(ctx context.Context, branch string) error {
 	ref := "refs/heads/" + branch
-	if _, err := git(ctx, dir, "show-ref", "--verify", "--quiet", ref); err != nil {
+	if _, err := git(ctx, w.repository, "show-ref", "--verify", "--quiet", ref); err != nil {
 		return nil
 	}
-	_, err := git(ctx, dir, "merge-base", "--is-ancestor", ref, head)
+	_, err := git(ctx, w.repository, "merge-base", "--is-ancestor", ref, w.Base)
 	if err == nil {
-		_, err = git(ctx, dir, "branch", "--quiet", "-D", branch) // fails if the branch is checked out
+		// Its worktree may have been removed without git.
+		tree, _ := git(ctx, w.repository, "for-each-ref", "--format=%(worktreepath)", ref)
+		if _, missing := os.Lstat(tree); tree != "" && errors.Is(missing, fs.ErrNotExist) {
+			_ = w.forget(ctx, tree) // if it cannot, nor can branch -D
+		}
+		_, err = git(ctx, w.repository, "branch", "--quiet", "-D", branch) // fails if the branch is checked out
 	}
 	if err != nil {
 		return fmt.Errorf("the branch is there already, from an earlier run: "+
 			"merge what you want of it, then remove its worktree if it has one, and git branch -D %s", branch)
 	}
 	return nil
+}
+
+// forget takes a worktree whose directory is gone from git's list, unless it is locked. It
+// does not prune that list: the worktrees of others may be on a disk that is away.
+func (w *Worktree) forget(ctx context.Context, path string) error {
+	_, err := git(ctx, w.repository, "worktree", "remove", path)
+	if err != nil && strings.HasSuffix(err.Error(), "is not a working tree") { // git does not know it
+		return nil
+	}
+	return err
 }
 
 // inTheWay returns a branch that git cannot have beside one of this name, because a file
@@ -174,7 +206,7 @@ func inTheWay(ctx context.Context, dir, branch string) string {
 	return below
 }
 
-// kept reports whether the worktree exists, on its branch.
+// kept reports whether the worktree exists. Whoever worked in it may have left its branch.
 func (w *Worktree) kept(ctx context.Context) bool {
 	top, err := git(ctx, w.Path, "rev-parse", "--show-toplevel")
 	if err != nil || !samePath(top, w.Path) {
@@ -184,14 +216,21 @@ func (w *Worktree) kept(ctx context.Context) bool {
 	if err != nil || !samePath(repository, w.repository) {
 		return false
 	}
-	branch, err := git(ctx, w.Path, "symbolic-ref", "--quiet", "--short", "HEAD")
-	if number, numbered := strings.CutPrefix(branch, w.Branch+"-"); err == nil && numbered {
+	branch, _ := git(ctx, w.Path, "symbolic-ref", "--quiet", "--short", "HEAD")
+	if number, numbered := strings.CutPrefix(branch, w.Branch+"-"); numbered {
 		if _, bad := strconv.Atoi(number); bad == nil {
 			w.Branch = branch
-			return true
 		}
 	}
-	return err == nil && branch == w.Branch
+	return true
+}
+
+// unfinished reports whether git has not checked all of the worktree out. git locks it
+// until then, and so it stays if git is killed.
+func (w *Worktree) unfinished(ctx context.Context) bool {
+	lock, _ := git(ctx, w.Path, "rev-parse", "--path-format=absolute", "--git-path", "locked")
+	why, _ := os.ReadFile(lock)
+	return strings.TrimSpace(string(why)) == "initializing"
 }
 
 func samePath(a, b string) bool {
@@ -203,32 +242,36 @@ func samePath(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// undo removes what git left of a worktree that it could not finish. git
-// creates the branch first. Nobody has worked in the worktree yet.
-func (w *Worktree) undo(dir string) error {
-	ctx := context.Background() // the caller's context may have ended
-	_, _ = git(ctx, dir, "worktree", "remove", "--force", w.Path)
-	_, _ = git(ctx, dir, "worktree", "prune")
-	_, err := git(ctx, dir, "show-ref", "--verify", "--quiet", "refs/heads/"+w.Branch)
+// Undo removes a worktree that was made and in which nobody has worked yet, whatever git
+// and its hooks have put there.
+func (w *Worktree) Undo(ctx context.Context) error {
+	unlock, err := lockWorktrees(ctx, w.repository)
 	if err != nil {
-		return nil
+		return err
 	}
-	_, err = git(ctx, dir, "branch", "--quiet", "-D", w.Branch)
-	return err
+	defer unlock()
+	return w.undo()
+}
+
+// undo also removes what git left of a worktree that it could not finish. git creates the
+// branch first, and locks the worktree until it is finished.
+func (w *Worktree) undo() error {
+	ctx := context.Background() // the caller's context may have ended
+	_, _ = git(ctx, w.repository, "worktree", "remove", "--force", "--force", w.Path)
+	return errors.Join(os.RemoveAll(w.Path), w.dropEmpty(ctx, w.Branch))
 }
 
 // RemoveIfClean removes the worktree and its branch unless there is work in it:
 // changed files, untracked files that are not ignored, or commits. Otherwise
 // both stay, and why gives the reason, for people.
 func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string, err error) {
-	unlock, err := lockWorktrees(ctx)
+	unlock, err := lockWorktrees(ctx, w.repository)
 	if err != nil {
 		return false, "", err
 	}
 	defer unlock()
 	if _, err := os.Stat(w.Path); errors.Is(err, os.ErrNotExist) {
-		_, err = git(ctx, w.repository, "worktree", "prune")
-		return true, "", err // somebody has removed it; they may still want the branch
+		return true, "", w.forget(ctx, w.Path) // somebody has removed it; they may still want the branch
 	}
 	status, err := git(ctx, w.Path, "status", "--porcelain")
 	if err != nil {

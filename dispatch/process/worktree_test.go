@@ -2,6 +2,7 @@ package process_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/leasehold/leasehold/dispatch/process"
 )
@@ -51,6 +53,45 @@ func write(t *testing.T, name, text string) {
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// hookAtCheckout makes git run a script, in the repository, when it has made a worktree.
+func hookAtCheckout(t *testing.T, repo, script string) {
+	t.Helper()
+	hook := filepath.Join(repo, ".git", "hooks", "post-checkout")
+	write(t, hook, "#!/bin/sh\ntree=$PWD\ncd '"+repo+"'\n"+script+"\n")
+	if err := os.Chmod(hook, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// slowCheckout makes a checkout in the repository take until the test ends. The process
+// that it waits for writes its pid to the file that is returned.
+func slowCheckout(t *testing.T, repo string) (pid string) {
+	t.Helper()
+	pid = filepath.Join(t.TempDir(), "pid")
+	script := filepath.Join(t.TempDir(), "filter.sh")
+	write(t, script, "echo $$ >"+pid+".new\nmv "+pid+".new "+pid+"\nwhile [ -e "+pid+" ]; do sleep 0.1; done\ncat\n")
+	write(t, filepath.Join(repo, ".gitattributes"), "README filter=slow\n")
+	git(t, repo, "add", ".gitattributes")
+	commit(t, repo, "filter")
+	git(t, repo, "config", "filter.slow.smudge", "sh "+script)
+	return pid
+}
+
+// until waits for what should soon be so.
+func until(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never came to be that %s", what)
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func makeWorktree(t *testing.T, dir, path, branch string) *process.Worktree {
@@ -142,8 +183,132 @@ func TestKeptWorktreeIsTakenOver(t *testing.T) {
 	if text, _ := os.ReadFile(filepath.Join(again.Dir, "README")); string(text) != "half done" {
 		t.Errorf("it has %q", text)
 	}
+	if !first.Made || again.Made {
+		t.Errorf("made: %v, then %v", first.Made, again.Made)
+	}
 	git(t, again.Dir, "checkout", "--quiet", "README")
 	remove(t, again, "")
+}
+
+// So is one whose branch was left: its work is not committed.
+func TestKeptWorktreeIsTakenOverOnWhateverBranch(t *testing.T) {
+	for name, leave := range map[string][]string{"mine": {"-c", "mine"}, "": {"--detach"}} {
+		repo := repository(t)
+		path := filepath.Join(t.TempDir(), "wt")
+		w := makeWorktree(t, repo, path, "leasehold/run/W1")
+		git(t, path, append([]string{"switch", "--quiet"}, leave...)...)
+		write(t, filepath.Join(path, "new"), "")
+		w = makeWorktree(t, repo, path, "leasehold/run/W1")
+		if w.Made || !exists(filepath.Join(path, "new")) || git(t, path, "branch", "--show-current") != name {
+			t.Errorf("on branch %q: %+v", name, w)
+		}
+		remove(t, w, "not committed")
+	}
+}
+
+// git was killed while it made it, and so was whoever had asked for it. Nobody knows whether
+// the rest of it is still coming.
+func TestUnfinishedWorktreeIsNotTakenOver(t *testing.T) {
+	repo, path := repository(t), filepath.Join(t.TempDir(), "wt")
+	pid := slowCheckout(t, repo)
+	add := exec.Command("git", "worktree", "add", "--quiet", "-b", "leasehold/run/W1", path)
+	add.Dir = repo
+	add.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := add.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "git checks out", func() bool { return exists(pid) })
+	if err := syscall.Kill(-add.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = add.Wait()
+	git(t, repo, "config", "--unset", "filter.slow.smudge")
+
+	_, err := process.MakeWorktree(t.Context(), repo, path, "leasehold/run/W1")
+	if err == nil || !strings.Contains(err.Error(), "git did not finish") {
+		t.Fatalf("error: %v", err)
+	}
+	_, next, _ := strings.Cut(err.Error(), "else git ")
+	git(t, repo, strings.Fields(next)...)
+	remove(t, makeWorktree(t, repo, path, "leasehold/run/W1"), "")
+}
+
+// It may be on a disk that is away, or locked because it is.
+func TestWorktreesOfOthersStayOnTheList(t *testing.T) {
+	repo, elsewhere := repository(t), t.TempDir()
+	path := filepath.Join(t.TempDir(), "wt")
+	others := filepath.Join(t.TempDir(), "others")
+	git(t, repo, "worktree", "add", "--quiet", "-b", "other", others)
+	if err := os.Rename(others, filepath.Join(elsewhere, "others")); err != nil {
+		t.Fatal(err)
+	}
+	before := traces(t, repo)
+	remove(t, makeWorktree(t, repo, path, "leasehold/run/W1"), "")
+	w := makeWorktree(t, repo, path, "leasehold/run/W1")
+	if err := os.RemoveAll(path); err != nil { // without git
+		t.Fatal(err)
+	}
+	remove(t, w, "")
+	remove(t, makeWorktree(t, repo, path, "leasehold/run/W1"), "")
+	makeWorktree(t, repo, path, "leasehold/run/W1")
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, makeWorktree(t, repo, filepath.Join(t.TempDir(), "later run"), "leasehold/run/W1"), "")
+	if after := traces(t, repo); after != before {
+		t.Errorf("it was\n%s\nand is\n%s", before, after)
+	}
+
+	makeWorktree(t, repo, path, "leasehold/run/W1")
+	git(t, repo, "worktree", "lock", path)
+	if err := os.Rename(path, filepath.Join(elsewhere, "wt")); err != nil {
+		t.Fatal(err)
+	}
+	before = traces(t, repo)
+	if _, err := process.MakeWorktree(t.Context(), repo, path, "leasehold/run/W1"); err == nil || !strings.Contains(err.Error(), "locked") {
+		t.Errorf("error: %v", err)
+	}
+	if after := traces(t, repo); after != before {
+		t.Errorf("it was\n%s\nand is\n%s", before, after)
+	}
+}
+
+// Nobody has worked in it, so what is in it is nobody's work.
+func TestUndoneWorktreeLeavesNothing(t *testing.T) {
+	repo := repository(t)
+	before := traces(t, repo)
+	hookAtCheckout(t, repo, "touch $tree/generated")
+	w := makeWorktree(t, repo, filepath.Join(t.TempDir(), "wt"), "leasehold/run/W1")
+	remove(t, w, "not committed")
+	if err := w.Undo(t.Context()); err != nil || traces(t, repo) != before || exists(w.Path) {
+		t.Errorf("%v; left: %s", err, traces(t, repo))
+	}
+}
+
+func TestCancelledCheckoutLeavesNothing(t *testing.T) {
+	repo, path := repository(t), filepath.Join(t.TempDir(), "wt")
+	pid := slowCheckout(t, repo)
+	before := traces(t, repo)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	made := make(chan error, 1)
+	go func() {
+		_, err := process.MakeWorktree(ctx, repo, path, "leasehold/run/W1")
+		made <- err
+	}()
+	until(t, "git checks out", func() bool { return exists(pid) })
+	cancel()
+	if err := <-made; !errors.Is(err, context.Canceled) {
+		t.Errorf("error: %v", err)
+	}
+	if after := traces(t, repo); after != before {
+		t.Errorf("left:\n%s", after)
+	}
+	if exists(path) {
+		t.Error("the directory is left")
+	}
+	filter := pidIn(t, pid)
+	until(t, "the filter has ended with git", func() bool { return !running(filter) })
 }
 
 func TestWorktreeOfASubdirectoryIsInThatSubdirectory(t *testing.T) {
@@ -190,6 +355,14 @@ func TestWorktreeThatCannotBeLeavesNothing(t *testing.T) {
 	repo, occupied, bare := repository(t), t.TempDir(), t.TempDir()
 	write(t, filepath.Join(occupied, "file"), "somebody's")
 	git(t, bare, "init", "--quiet", "--initial-branch=main")
+	// HEAD has a file where the repository has the directory that is asked for.
+	shadowed := filepath.Join(repo, "README")
+	if err := os.Remove(shadowed); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(shadowed, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	before := traces(t, repo)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -199,9 +372,10 @@ func TestWorktreeThatCannotBeLeavesNothing(t *testing.T) {
 	}{
 		"no repository":        {t.Context(), occupied, "wt", "is in no git repository"},
 		"no directory":         {t.Context(), filepath.Join(repo, "none"), "wt", "no such file or directory"},
-		"a file":               {t.Context(), filepath.Join(repo, "README"), "wt", "is not a directory"},
+		"a file":               {t.Context(), filepath.Join(repo, "sub", "file"), "wt", "is not a directory"},
+		"a file in HEAD":       {t.Context(), shadowed, "wt", "not a directory"},
 		"no commit":            {t.Context(), bare, "wt", "has no commit to begin at"},
-		"a path that is taken": {t.Context(), repo, occupied, "already exists"},
+		"a path that is taken": {t.Context(), repo, occupied, "is in the way"},
 		"a caller who is gone": {cancelled, repo, "wt", "canceled"},
 	} {
 		path := c.path
@@ -214,6 +388,9 @@ func TestWorktreeThatCannotBeLeavesNothing(t *testing.T) {
 	}
 	if after := traces(t, repo); after != before {
 		t.Errorf("left:\n%s", after)
+	}
+	if !exists(filepath.Join(occupied, "file")) {
+		t.Error("what was there is gone")
 	}
 }
 
@@ -273,11 +450,7 @@ func TestWorktreeIsOfTheDirectoryWhateverTheEnvironmentSays(t *testing.T) {
 // group, because a half-finished worktree is useless.
 func TestGitIsOutOfTheCallersGroup(t *testing.T) {
 	dir := repository(t)
-	hook := filepath.Join(dir, ".git", "hooks", "post-checkout")
-	write(t, hook, "#!/bin/sh\nps -o pgid= -p $$ > "+filepath.Join(dir, "group")+"\n")
-	if err := os.Chmod(hook, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	hookAtCheckout(t, dir, "ps -o pgid= -p $$ >group")
 	makeWorktree(t, dir, filepath.Join(t.TempDir(), "tree"), "branch")
 	group, err := os.ReadFile(filepath.Join(dir, "group"))
 	if err != nil {
@@ -291,12 +464,8 @@ func TestGitIsOutOfTheCallersGroup(t *testing.T) {
 // A hook may leave a process that has git's output open, as one that watches files.
 func TestAProcessThatAHookLeavesIsNotWaitedFor(t *testing.T) {
 	dir := repository(t)
-	t.Cleanup(func() { write(t, filepath.Join(dir, "go"), "") })
-	hook := filepath.Join(dir, ".git", "hooks", "post-checkout")
-	write(t, hook, "#!/bin/sh\ncd "+dir+"\n(for n in $(seq 200); do [ -e go ] && exit; sleep 0.1; done; touch ended) &\n")
-	if err := os.Chmod(hook, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	// It ends with the test's directory, or by itself before a test that waits for it does.
+	hookAtCheckout(t, dir, "(for n in $(seq 200); do [ -e '"+dir+"' ] || exit; sleep 0.1; done; touch ended) &")
 	makeWorktree(t, dir, filepath.Join(t.TempDir(), "tree"), "branch")
 	if _, err := os.Stat(filepath.Join(dir, "ended")); err == nil {
 		t.Error("its end was waited for")
@@ -320,6 +489,26 @@ func TestManyWorktreesAreMadeAtOnce(t *testing.T) {
 	wg.Wait()
 	if after := traces(t, repo); after != before {
 		t.Errorf("left:\n%s", after)
+	}
+}
+
+// A hook in one repository may take long.
+func TestWorktreesOfOtherRepositoriesAreMadeMeanwhile(t *testing.T) {
+	slow, other, where := repository(t), repository(t), t.TempDir()
+	hookAtCheckout(t, slow, "touch begun; while [ -e begun ]; do sleep 0.1; done")
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer os.Remove(filepath.Join(slow, "begun"))
+	wg.Go(func() {
+		if _, err := process.MakeWorktree(t.Context(), slow, filepath.Join(where, "slow"), "leasehold/run/slow"); err != nil {
+			t.Error(err)
+		}
+	})
+	until(t, "the hook runs", func() bool { return exists(filepath.Join(slow, "begun")) })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := process.MakeWorktree(ctx, other, filepath.Join(where, "other"), "leasehold/run/other"); err != nil {
+		t.Error(err)
 	}
 }
 
