@@ -95,6 +95,7 @@ func (a *agentProcess) run(ctx context.Context) (end tools.LaunchExit) {
 		return tools.LaunchExit{Status: "spawn_failed", Cause: err.Error()}
 	}
 	defer p.close()
+	defer func() { end.Worktree = p.keptWorktree() }() // perhaps that of an earlier life
 	profile, ok := l.plan.agent(o.Order.Agent)
 	if !ok {
 		return tools.LaunchExit{Status: "spawn_failed", Cause: fmt.Sprintf("the manifest has no agent %q", o.Order.Agent)}
@@ -104,11 +105,9 @@ func (a *agentProcess) run(ctx context.Context) (end tools.LaunchExit) {
 		return a.unstarted(err)
 	}
 	started := false
-	defer func() {
-		if tree != nil {
-			end.Worktree = clearOrKeep(ctx, tree, !started || end.Status == "succeeded")
-		}
-	}()
+	if tree != nil {
+		defer func() { clearWorktree(ctx, tree, started, end.Status == "succeeded") }()
+	}
 
 	set, err := profile.Launch(a.task(directory, p))
 	if err != nil {

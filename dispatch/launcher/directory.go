@@ -417,6 +417,14 @@ func (p place) files() string { return filepath.Join(p.path, "files") }
 // worktree returns the directory of an actor's git worktree, if it has one.
 func (p place) worktree() string { return filepath.Join(p.path, "worktree") }
 
+// keptWorktree returns that directory if it is there, otherwise "".
+func (p place) keptWorktree() string {
+	if _, err := os.Stat(p.worktree()); err != nil {
+		return ""
+	}
+	return p.worktree()
+}
+
 func (p place) close() {
 	p.stdout.Close()
 	p.stderr.Close()

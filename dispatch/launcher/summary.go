@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -72,11 +71,8 @@ func (l *Launcher) finish(ctx context.Context) (Summary, error) {
 	}
 	for i, a := range s.Actors {
 		s.Actors[i].Result = l.results[a.ActorID]
-		if a.Status == "lost" { // nobody was there to tell of its worktree
-			tree := place{path: l.opts.Directory.actor(a.Path, a.ActorID)}.worktree()
-			if _, err := os.Stat(tree); err == nil {
-				s.Actors[i].Worktree = tree
-			}
+		if a.Worktree == "" { // perhaps nobody was there to tell of it
+			s.Actors[i].Worktree = place{path: l.opts.Directory.actor(a.Path, a.ActorID)}.keptWorktree()
 		}
 		if a.Status != "" {
 			s.Counts[a.Status]++

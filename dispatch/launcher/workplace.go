@@ -33,16 +33,16 @@ func (a *agentProcess) workplace(ctx context.Context, p place) (directory string
 	return tree.Dir, tree, nil
 }
 
-// clearOrKeep removes the worktree if the actor is done with it, because it succeeded
-// or never started, and nothing in it must be kept. Otherwise it returns the worktree's
-// path.
-func clearOrKeep(ctx context.Context, tree *process.Worktree, done bool) (kept string) {
-	if done {
-		if removed, _, err := tree.RemoveIfClean(ctx); err == nil && removed {
-			return ""
-		}
+// clearWorktree removes the worktree if the actor is done with it and nothing in it must
+// be kept. What was there before this life is kept for an actor that never started. An
+// error also keeps it.
+func clearWorktree(ctx context.Context, tree *process.Worktree, started, succeeded bool) {
+	switch {
+	case !started && tree.Made:
+		_ = tree.Undo(ctx)
+	case succeeded:
+		_, _, _ = tree.RemoveIfClean(ctx)
 	}
-	return tree.Path
 }
 
 // directory is where an actor works if it has no worktree of its own: relative
