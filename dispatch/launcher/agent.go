@@ -100,6 +100,10 @@ func (a *agentProcess) run(ctx context.Context) (end tools.LaunchExit) {
 	if !ok {
 		return tools.LaunchExit{Status: "spawn_failed", Cause: fmt.Sprintf("the manifest has no agent %q", o.Order.Agent)}
 	}
+	if secs := o.Order.TimeoutSecs; secs > 0 { // of which its worktree may take a part
+		timeout := tools.Stop{Status: "timed_out", Reason: fmt.Sprintf("it took longer than %v s", secs)}
+		defer time.AfterFunc(seconds(secs), func() { a.ask(timeout) }).Stop()
+	}
 	directory, tree, err := a.workplace(ctx, p)
 	if err != nil {
 		return a.unstarted(err)
@@ -117,7 +121,6 @@ func (a *agentProcess) run(ctx context.Context) (end tools.LaunchExit) {
 		return end
 	}
 	mark := process.ActorMark + "=" + o.ActorID
-	began := time.Now()
 	proc, err := process.Start(process.Spec{
 		Argv: set.Argv, Env: set.Env, Dir: set.Dir, Stdin: set.Stdin, Scratch: p.path,
 		Stdout: p.stdout.File, Stderr: p.stderr.File, Mark: mark,
@@ -137,7 +140,7 @@ func (a *agentProcess) run(ctx context.Context) (end tools.LaunchExit) {
 		Text: fmt.Sprintf("%s started: %s, process %d", o.Path, o.Order.Agent, proc.PID()),
 	})
 	stop := bound(p.stdout, p.stderr)
-	end = a.attend(ctx, proc, began)
+	end = a.attend(ctx, proc)
 	stop()
 	var outcome agent.Outcome
 	p.stdout.read(func(r io.Reader) { outcome = profile.Outcome(r) })
@@ -185,19 +188,11 @@ func (a *agentProcess) unstarted(err error) tools.LaunchExit {
 
 // attend waits until the process ends, by itself or because it was asked to,
 // and until its tree is gone.
-func (a *agentProcess) attend(ctx context.Context, proc *process.Process, began time.Time) (end tools.LaunchExit) {
-	var timeout <-chan time.Time
-	if secs := a.order.Order.TimeoutSecs; secs > 0 {
-		timer := time.NewTimer(time.Until(began.Add(seconds(secs))))
-		defer timer.Stop()
-		timeout = timer.C
-	}
+func (a *agentProcess) attend(ctx context.Context, proc *process.Process) (end tools.LaunchExit) {
 	select {
 	case <-proc.Done():
 	case <-a.asked:
 		end = tools.LaunchExit{Status: a.why.Status, Cause: a.why.Reason}
-	case <-timeout:
-		end = tools.LaunchExit{Status: "timed_out", Cause: fmt.Sprintf("it ran longer than %v s", a.order.Order.TimeoutSecs)}
 	case <-a.disowned:
 		end = tools.LaunchExit{Status: "cancelled"}
 	}
