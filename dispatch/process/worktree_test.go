@@ -195,10 +195,10 @@ func TestKeptWorktreeIsTakenOverOnWhateverBranch(t *testing.T) {
 	for name, leave := range map[string][]string{"mine": {"-c", "mine"}, "": {"--detach"}} {
 		repo := repository(t)
 		path := filepath.Join(t.TempDir(), "wt")
-		w := makeWorktree(t, repo, path, "leasehold/run/W1")
+		makeWorktree(t, repo, path, "leasehold/run/W1")
 		git(t, path, append([]string{"switch", "--quiet"}, leave...)...)
 		write(t, filepath.Join(path, "new"), "")
-		w = makeWorktree(t, repo, path, "leasehold/run/W1")
+		w := makeWorktree(t, repo, path, "leasehold/run/W1")
 		if w.Made || !exists(filepath.Join(path, "new")) || git(t, path, "branch", "--show-current") != name {
 			t.Errorf("on branch %q: %+v", name, w)
 		}
