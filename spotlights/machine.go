@@ -34,12 +34,12 @@ type Machine struct {
 const grace = time.Second
 
 // NewMachine starts a daemon with the executable leasehold.
-func NewMachine(ctx context.Context, leasehold string) (m *Machine, err error) {
+func NewMachine(ctx context.Context, leasehold string) (_ *Machine, err error) {
 	dir, err := os.MkdirTemp("", "leasehold-")
 	if err != nil {
 		return nil, err
 	}
-	m = &Machine{leasehold: leasehold, dir: dir, mark: "SPOTLIGHT=" + uuid.NewString()}
+	m := &Machine{leasehold: leasehold, dir: dir, mark: "SPOTLIGHT=" + uuid.NewString()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.Close())

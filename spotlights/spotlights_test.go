@@ -63,6 +63,18 @@ func tell(t *testing.T, story spotlights.Story, leasehold string) error {
 	return errors.Join(err, m.Close())
 }
 
+// A machine that cannot start leaves nothing behind, and the error says why.
+func TestAMachineThatCannotStartLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	if _, err := spotlights.NewMachine(t.Context(), filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the error is %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
 // The scripts of processes read what leasehold call prints, which is the text
 // of a reply, and no objects.
 func TestScriptsReadTextsAlone(t *testing.T) {

@@ -129,12 +129,12 @@ func Database(t testing.TB) (dsn string) {
 	return shared.server.Database(t)
 }
 
-func start(settings ...string) (s *Server, err error) {
+func start(settings ...string) (_ *Server, err error) {
 	dir, err := os.MkdirTemp("", "postgres-") // short: it is in the socket's path
 	if err != nil {
 		return nil, err
 	}
-	s = &Server{dir: dir}
+	s := &Server{dir: dir}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.remove())
