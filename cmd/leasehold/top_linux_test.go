@@ -144,6 +144,13 @@ func TestTopOnATerminal(t *testing.T) {
 		c.types(ctrlC)
 		restored(t, c, before)
 	})
+	t.Run("Ctrl-\\", func(t *testing.T) { // Go prints what its goroutines do, which must be seen
+		c := openConsole(t, env, "sh", "-c", `leasehold tree --all --watch; echo "ended with $?"; sleep 1000`)
+		c.sees("Ctrl-C ends")
+		c.types("\x1c")
+		c.sees("\x1b[?1049l")
+		c.sees("SIGQUIT: quit")
+	})
 	t.Run("Ctrl-Z", func(t *testing.T) {
 		for _, command := range []string{"top --run tree", "tree --all --watch"} {
 			c := openConsole(t, env, "sh", "-c", `read x; set -m; leasehold `+command+`; echo "stopped with $?"; fg >/dev/null; echo "ended with $?"; sleep 1000`)

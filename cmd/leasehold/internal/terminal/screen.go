@@ -4,14 +4,20 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 // A screen is the terminal's alternate screen, which leaves the normal one
 // unchanged.
-type screen struct{ out io.Writer }
+type screen struct {
+	out  io.Writer
+	quit chan os.Signal // SIGQUIT, until Close
+}
 
 const (
 	screenOpen  = "\x1b[?1049h\x1b[?25l\x1b[?7l" // alternate screen, no cursor, no wrapping
@@ -22,12 +28,31 @@ const (
 )
 
 func OpenScreen(out io.Writer) (*screen, error) {
-	_, err := io.WriteString(out, screenOpen)
-	return &screen{out}, err
+	if _, err := io.WriteString(out, screenOpen); err != nil {
+		return nil, err
+	}
+	s := &screen{out, make(chan os.Signal, 1)}
+	if !signal.Ignored(syscall.SIGQUIT) {
+		signal.Notify(s.quit, syscall.SIGQUIT)
+	}
+	go s.quitOnNormal() // ends with Close
+	return s, nil
+}
+
+// quitOnNormal lets SIGQUIT (Ctrl-\) end the process on the normal screen, where Go
+// prints what the goroutines do. A shell would be hard to use on the other one.
+func (s *screen) quitOnNormal() {
+	for range s.quit {
+		_, _ = io.WriteString(s.out, screenClose) // an error means that the terminal is gone
+		signal.Reset(syscall.SIGQUIT)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGQUIT) // a process may signal itself
+	}
 }
 
 // Close returns to the normal screen and prints last there.
 func (s *screen) Close(last string) error {
+	signal.Stop(s.quit)
+	close(s.quit)
 	_, err := io.WriteString(s.out, screenClose+last)
 	return err
 }
@@ -35,7 +60,7 @@ func (s *screen) Close(last string) error {
 // Suspend is for a SIGTSTP that was caught. It shows the normal screen, stops the process,
 // and returns when it continues in the foreground, or ctx ends.
 func (s *screen) Suspend(ctx context.Context) error {
-	if err := s.Close(""); err != nil {
+	if _, err := io.WriteString(s.out, screenClose); err != nil {
 		return err
 	}
 	stop()
