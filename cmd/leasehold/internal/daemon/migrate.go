@@ -55,7 +55,7 @@ can serve the copy. The original stays as it is: do not serve it any more.`,
   leasehold migrate directory --state ~/lease-state --postgres-file /etc/leasehold/dsn`,
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: []string{"postgres", "directory"},
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: exit.Tidily(func(cmd *cobra.Command, args []string) (err error) {
 			m.out, m.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if m.state == "" {
 				if m.state, err = place.State(); err != nil {
@@ -75,7 +75,7 @@ can serve the copy. The original stays as it is: do not serve it any more.`,
 				return exit.Usage(exit.Hint(errors.New("say which database"), "with --postgres, --postgres-file or LEASEHOLD_POSTGRES"))
 			}
 			return explain(m.run(cmd.Context(), args[0] == "postgres"))
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&m.state, "state", "", "`directory` of the state (default the user's own)")
