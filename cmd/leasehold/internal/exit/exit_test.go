@@ -89,3 +89,19 @@ func TestAnErrorOfTheFileSystemHasAHint(t *testing.T) {
 		}
 	}
 }
+
+// A relative path means nothing in a directory that has been removed.
+func TestARemovedDirectoryIsNamedAsTheCause(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, err := os.Create("file")
+	if hint := exit.SystemHint(err); !strings.HasPrefix(hint, "the directory that you are in has been removed") {
+		t.Errorf("%v: hint %q", err, hint)
+	}
+}

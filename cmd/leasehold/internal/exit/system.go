@@ -53,9 +53,9 @@ func SystemHint(err error) string {
 	if !ok || strings.HasPrefix(failed.Path, "/dev/") {
 		return ""
 	}
-	dir := filepath.Dir(failed.Path)
-	if whole, err := filepath.Abs(dir); err == nil { // "." reads badly
-		dir = whole
+	dir, unknown := filepath.Abs(filepath.Dir(failed.Path)) // "." reads badly
+	if unknown != nil {
+		return SystemHint(unknown) // about the directory that this process is in
 	}
 	switch {
 	case failed.Op == "fork/exec" && errors.Is(failed, syscall.EAGAIN):
