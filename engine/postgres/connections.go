@@ -34,6 +34,9 @@ func Connect(ctx context.Context, o Options) (_ *Connections, err error) {
 	for pool, size := range map[**pgxpool.Pool]int32{&c.short: readers, &c.long: snapshots, &c.fold: folders} {
 		cfg := cfg.Copy()
 		cfg.MaxConns, cfg.AfterConnect = size, seeAll
+		if pool == &c.short {
+			cfg.MinConns = 1 // transactions read, and all wait for one that cannot
+		}
 		if *pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 			c.Close()
 			return nil, err

@@ -140,6 +140,9 @@ func (o Options) config() (*pgxpool.Config, error) {
 	cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	cfg.PingTimeout = max(o.Patience/10, time.Second)              // of a connection that was idle, which may lead nowhere
 	cfg.ConnConfig.ConnectTimeout = max(o.Patience/3, time.Second) // for each host, because a lost one does not answer
+	// A pool would replace each connection after an hour. While others have taken all
+	// connections of the database, a leader goes on with those it has.
+	cfg.MaxConnLifetime = 0
 	dial := cfg.ConnConfig.DialFunc
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		nc, err := dial(ctx, network, addr)

@@ -550,6 +550,45 @@ func TestARequestToGiveUpThatArrivesLateChangesNothing(t *testing.T) {
 	}
 }
 
+// While others have all connections of the database, a leader goes on with those it has:
+// it closes none of those that it needs, however old they are or how seldom they are used.
+func TestALeaderNeedsNoNewConnections(t *testing.T) {
+	t.Parallel()
+	s := postgrestest.Start(t)
+	postgrestest.Exec(t, s.DSN(), "CREATE ROLE leasehold LOGIN")
+	postgrestest.Exec(t, s.DSN(), "CREATE DATABASE state OWNER leasehold")
+	dsn := strings.Replace(s.DSN(), "user=test dbname=postgres", "user=leasehold dbname=state", 1) +
+		" pool_max_conn_lifetime=1ms pool_health_check_period=1ms" // so an hour passes at once
+	o := postgres.Options{DSN: dsn, SingleNode: true, FoldSize: 1, Patience: 15 * time.Second}
+	beats, err := postgres.OpenCluster(t.Context(), o, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer beats.Close()
+	beat := func() error { _, _, err := beats.Beat(t.Context(), uuid.Nil, 0); return err }
+	if err := beat(); err != nil {
+		t.Fatal(err)
+	}
+	o.DSN += " pool_max_conn_idle_time=1ms" // reads may be seldom
+	e := mustOpen(t, o)
+	read := func() error {
+		return e.View(t.Context(), func(tx engine.Tx) error { tx.Get("~none"); return nil })
+	}
+	put(t, e, "a")
+	if err := read(); err != nil {
+		t.Fatal(err)
+	}
+	postgrestest.Exec(t, s.DSN(), "ALTER ROLE leasehold CONNECTION LIMIT 0")
+	for i := range 10 {
+		time.Sleep(10 * time.Millisecond) // for whatever closes connections
+		put(t, e, fmt.Sprint("b", i))
+		if err := errors.Join(beat(), read()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	postgrestest.Exec(t, s.DSN(), "ALTER ROLE leasehold CONNECTION LIMIT -1")
+}
+
 // All connections for reads, or for beats, may be lost at once, and those after them. New
 // ones do not wait until these are buried.
 func TestNewConnectionsDoNotWaitForLostOnes(t *testing.T) {
