@@ -130,7 +130,7 @@ func (i *iterator) fetch(from string) {
 	}
 	read := func(ctx context.Context) error { return i.read(ctx, from) }
 	if i.again {
-		i.err = i.s.reading(read)
+		i.err = i.s.mustRead(read)
 	} else {
 		i.err = read(i.s.ctx)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leasehold/leasehold/engine/memory"
@@ -70,7 +71,7 @@ func (s *store) Get(space memory.Space, key string, read func(value []byte) erro
 		return true, read([]byte(w.value))
 	}
 	var value []byte
-	err = s.reading(func(ctx context.Context) (err error) {
+	err = s.mustRead(func(ctx context.Context) (err error) {
 		value, found, err = s.get(ctx, s.conns.short, space, key)
 		return err
 	})
@@ -94,6 +95,17 @@ func (s *store) reading(read func(context.Context) error) error {
 		}
 		return err
 	})
+}
+
+// mustRead is reading for transactions, for which others wait. If none can read, because
+// the database accepts no connection for that, the lead is given up, as if a commit failed.
+func (s *store) mustRead(read func(context.Context) error) error {
+	err := s.reading(read)
+	_, unreached := errors.AsType[*pgconn.ConnectError](err)
+	if unreached && passes(err) && s.conns.short.Stat().TotalConns() == 0 {
+		s.Fail(err)
+	}
+	return err
 }
 
 // Iterate implements [memory.Reader].

@@ -589,6 +589,28 @@ func TestALeaderNeedsNoNewConnections(t *testing.T) {
 	postgrestest.Exec(t, s.DSN(), "ALTER ROLE leasehold CONNECTION LIMIT -1")
 }
 
+// A database that was restarted may be full of the connections of others before a leader has
+// one for reads again. All wait for a transaction that reads, so it gives up the lead.
+func TestALeaderThatCannotReadGivesUp(t *testing.T) {
+	t.Parallel()
+	s := postgrestest.Start(t)
+	postgrestest.Exec(t, s.DSN(), "CREATE ROLE leasehold LOGIN")
+	postgrestest.Exec(t, s.DSN(), "CREATE DATABASE state OWNER leasehold")
+	dsn := strings.Replace(s.DSN(), "user=test dbname=postgres", "user=leasehold dbname=state", 1)
+	e := mustOpen(t, postgres.Options{DSN: dsn, Patience: 5 * time.Second})
+	put(t, e, "a")
+	postgrestest.Exec(t, s.DSN(), "ALTER ROLE leasehold CONNECTION LIMIT 0")
+	postgrestest.Exec(t, s.DSN(), "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = 'leasehold' AND query NOT LIKE 'INSERT INTO leasehold_log%'")
+	put(t, e, "b")
+	err := e.View(t.Context(), func(tx engine.Tx) error { tx.Get("~none"); return nil })
+	if got, want := postgres.Reason(err), "its database accepts no more connections"; got != want {
+		t.Errorf("the reason of %v is %q", err, got)
+	}
+	if err := tryPut(t.Context(), e, "c"); !errors.Is(err, engine.ErrFailed) {
+		t.Errorf("it goes on: %v", err)
+	}
+}
+
 // All connections for reads, or for beats, may be lost at once, and those after them. New
 // ones do not wait until these are buried.
 func TestNewConnectionsDoNotWaitForLostOnes(t *testing.T) {
