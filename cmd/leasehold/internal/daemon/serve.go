@@ -267,7 +267,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 			return explain(err)
 		}
 		if since, ok := state.Restored(); ok {
-			log.Warn().Time("since", since).Msg("this state is a backup or another copy, and lacks what has happened to the original since; its tokens go on above all that can have been issued")
+			log.Warn().Time("since", since).Msg("this state is a backup or another copy, and lacks what has happened to the original since; its tokens go on above all that can have been issued; do not serve the original as well, because both would grant the same leases")
 		}
 		daemon, tend = server.New(state, options), state.Tend
 	}
