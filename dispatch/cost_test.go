@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/enginetest"
@@ -595,4 +596,34 @@ func (h *house) enqueued(se *dispatch.Session, many int, queue func(i int) strin
 		h.t.Fatal(err)
 	}
 	return last
+}
+
+// A hook finds the sessions of its client without reading the processes of all others:
+// with five hundred clients that took the daemon longer than a hook waits.
+func TestAHookReadsNoProcessOfOtherClients(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		var reads atomic.Int64
+		find := h.opts.Process
+		h.opts.Process = func(pid int) process.Running { reads.Add(1); return find(pid) }
+		h.close()
+		h.open()
+		_, token := h.add(dispatch.Root, "", "boss")
+		const clients = 50
+		for client := 1001; client <= 1000+clients; client++ {
+			h.alive.Store(client, true)
+			h.family.Store(client+1000, process.Running{Parent: client})
+			h.connect(dispatch.Credentials{Token: token}, client+1000)
+		}
+		h.SessionsOf(1001) // reads each of them once
+		for client := 1001; client <= 1000+clients; client++ {
+			reads.Store(0)
+			list := h.SessionsOf(client)
+			if len(list) != 1 || list[0].Peer().PID != client+1000 {
+				t.Fatalf("client %d has %d sessions, want that of its shim", client, len(list))
+			}
+			if n := reads.Load(); n > 2 {
+				t.Errorf("finding the session of client %d reads %d processes", client, n)
+			}
+		}
+	})
 }

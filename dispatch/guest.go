@@ -142,12 +142,25 @@ func (s *State) partiesOf(pid int, mark string) (list []*party) {
 	}
 	s.mu.Unlock()
 	list = slices.DeleteFunc(list, func(p *party) bool {
-		return mark == "" && p.peer.PID != pid && (p.guest || s.opts.Process(p.peer.PID).Parent != pid)
+		return mark == "" && p.peer.PID != pid && (p.guest || !p.startedBy(pid))
 	})
 	slices.SortFunc(list, func(a, b *party) int {
 		return cmp.Or(last(a.guest)-last(b.guest), a.peer.PID-b.peer.PID, slices.Compare(a.id[:], b.id[:]))
 	})
 	return list
+}
+
+// startedBy reports whether the running process pid is the parent of the party's process.
+// Each hook asks this of all sessions, and reading hundreds of processes takes it longer
+// than all else. So another process that was the parent before is not read again: a
+// process has one parent until that one ends, and then the system's, not a client.
+func (p *party) startedBy(pid int) bool {
+	if was := p.parent.Load(); was != 0 && was != int64(pid) {
+		return false
+	}
+	parent := p.state.opts.Process(p.peer.PID).Parent // 0 if it cannot be read now
+	p.parent.Store(int64(parent))
+	return parent == pid
 }
 
 // last sorts what it is true of behind the rest.

@@ -53,6 +53,7 @@ type party struct {
 	vouched  bool         // see Credentials
 	mark     string       // of its client's process, if that runs elsewhere
 	guest    bool         // the daemon holds it open, for a client without a connection
+	parent   atomic.Int64 // pid of the parent of its process, when that was last read; 0: never
 	attached int          // connections; under State.mu
 	toldOf   []toldEnd    // ended actors that its answers have told of; under State.mu
 	toldFor  []*party     // whose notices an operator's answers have told; under State.mu
