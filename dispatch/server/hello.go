@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/rs/zerolog"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
@@ -227,9 +228,19 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	}
 	nc.SetDeadline(time.Time{})
 	interruptIfOver(ctx, nc)
-	s.opts.Log.Info().Stringer("session", se.ID()).Str("actor", a.Path).Str("run", a.Run).
+	s.logVisit(a).Stringer("session", se.ID()).Str("actor", a.Path).Str("run", a.Run).
 		Int("pid", peer.PID).Bool("resumed", se.Resumed()).Msg("connected")
 	return v, nil
+}
+
+// logVisit begins a line of the log about a connection of a. Those of an operator are
+// commands and hooks: hundreds of agents run dozens of hooks a second, whose lines would
+// push all others out of the log.
+func (s *Server) logVisit(a dispatch.Actor) *zerolog.Event {
+	if a.Role.Outside() {
+		return s.opts.Log.Debug()
+	}
+	return s.opts.Log.Info()
 }
 
 // errLate says that a client was refused because its session took too long to open.
