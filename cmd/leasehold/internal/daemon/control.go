@@ -83,7 +83,8 @@ func NewStopCommand() *cobra.Command {
 		Use:   "stop",
 		Short: "Stop the daemon",
 		Long: `Stop the daemon and wait until it has ended. This ends no session: agents keep their
-leases if a daemon runs again before these expire. The next client starts one.`,
+leases if a daemon runs again before these expire. A client that is connected starts one
+at once, else the next client does.`,
 		Example: `  leasehold stop`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -126,7 +126,8 @@ func dial(ctx context.Context, d *connection.Dialer, hello server.Hello, start b
 }
 
 // connect begins an attempt, unless one is in progress or there is a link. It
-// may start a daemon only while requests wait.
+// may start a daemon only while requests wait, or for a while after a link was lost,
+// because the client may hold leases.
 func (s *shim) connect(ctx context.Context) {
 	s.retry = nil
 	if s.attempt != nil || s.link != nil {
