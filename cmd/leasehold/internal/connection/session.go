@@ -34,31 +34,35 @@ func Open(cmd *cobra.Command, hello server.Hello, start bool) (*client.Client, e
 }
 
 // moveTimeout is how long a session is asked for again while its connection ends before
-// it is open. A server that then leads its run lets it wait.
+// it is open, or finds all connections taken. A server that then leads its run lets it
+// wait. Hooks take most connections, each for some milliseconds.
 const moveTimeout = 2 * time.Second
 
 // Open opens a session.
 func (d *Dialer) Open(ctx context.Context, hello server.Hello, start bool) (c *client.Client, err error) {
-	err = d.Again(ctx, func() (ended bool, err error) {
-		c, ended, err = d.open(ctx, hello, start)
-		return ended, err
+	err = d.Again(ctx, func() (again bool, err error) {
+		c, again, err = d.open(ctx, hello, start)
+		return again, err
 	})
 	return c, err
 }
 
 // Again calls open, which opens a session. If the connection ended before that, as when the
-// run moves to another server, it calls open again.
-func (d *Dialer) Again(ctx context.Context, open func() (ended bool, err error)) error {
+// run moves to another server, or all connections were taken, it calls open again.
+func (d *Dialer) Again(ctx context.Context, open func() (again bool, err error)) error {
 	var giveUp time.Time
 	for failures := 0; ; failures++ {
-		ended, err := open()
-		if !ended {
+		again, err := open()
+		if !again {
 			return err
 		}
 		if giveUp.IsZero() {
 			giveUp = time.Now().Add(moveTimeout)
 		}
-		if time.Now().After(giveUp) {
+		switch late := time.Now().After(giveUp); {
+		case late && allTaken(err):
+			return err
+		case late:
 			return exit.Hint(fmt.Errorf("the daemon at %s ended the connection before it answered: %w", d.Socket, err), "%s", AskDoctor)
 		}
 		if err := Pause(ctx, RetryAfter(failures)); err != nil {
@@ -67,8 +71,14 @@ func (d *Dialer) Again(ctx context.Context, open func() (ended bool, err error))
 	}
 }
 
-// open makes one attempt, and reports whether it failed because its connection ended.
-func (d *Dialer) open(ctx context.Context, hello server.Hello, start bool) (c *client.Client, ended bool, err error) {
+// allTaken reports whether a server has as many connections as it may have.
+func allTaken(err error) bool {
+	refused, ok := errors.AsType[*server.HelloError](err)
+	return ok && refused.Code == "LIMIT"
+}
+
+// open makes one attempt, and reports whether another one may succeed soon.
+func (d *Dialer) open(ctx context.Context, hello server.Hello, start bool) (c *client.Client, again bool, err error) {
 	nc, err := d.Reach(ctx, start)
 	if err != nil {
 		return nil, false, serverHint(err)
@@ -76,7 +86,7 @@ func (d *Dialer) open(ctx context.Context, hello server.Hello, start bool) (c *c
 	ctx, cancel := d.UntilSilent(ctx)
 	defer cancel()
 	c, err = Handshake(ctx, nc, d.Current(hello), "leasehold")
-	return c, BrokeOff(err), WhoWasRefused(err, hello)
+	return c, BrokeOff(err) || allTaken(err), WhoWasRefused(err, hello)
 }
 
 // UntilSilent returns ctx with the time limit for opening a session.

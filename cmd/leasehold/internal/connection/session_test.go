@@ -16,6 +16,20 @@ import (
 // A server ends a connection without an answer if the client's run moves to another
 // server just then.
 func TestOpenConnectsAgainWhenItsConnectionEnds(t *testing.T) {
+	opensAfter(t, func(net.Conn) {})
+}
+
+// Hooks of many agents may come at one moment and take all connections. A hook that gave
+// up at once would let its write happen unchecked.
+func TestOpenConnectsAgainWhenAllConnectionsAreTaken(t *testing.T) {
+	opensAfter(t, func(nc net.Conn) {
+		_, _ = nc.Write(wire.Line(server.Welcome{Error: &server.HelloError{Code: "LIMIT", Message: "all are taken"}}))
+	})
+}
+
+// opensAfter tests that Open connects again when the first connection was answered so.
+func opensAfter(t *testing.T, first func(net.Conn)) {
+	t.Helper()
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
 	ln, err := net.Listen("unix", socket)
@@ -29,7 +43,11 @@ func TestOpenConnectsAgainWhenItsConnectionEnds(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if _, err := bufio.NewReader(nc).ReadString('\n'); err == nil && n == 1 {
+			_, err = bufio.NewReader(nc).ReadString('\n')
+			switch {
+			case n == 0:
+				first(nc)
+			case err == nil:
 				_, _ = nc.Write(wire.Line(server.Welcome{Error: &server.HelloError{Code: "FORBIDDEN", Message: "this is an answer"}}))
 			}
 			nc.Close()
