@@ -39,8 +39,9 @@ import (
 // the connections that other servers pass on. The requests of one client may
 // come through all of them, for example a call and its cancellation.
 //
-// Streams carry no event ids and cannot be resumed: what was sent on them is
-// repeated in the next answer.
+// Streams of notices carry no event ids and cannot be resumed: what was sent on them
+// is repeated in the next answer. A call whose stream broke is answered at once when its
+// client resumes the stream: see [httpSession.resume].
 type endpoint struct {
 	server *Server
 	ctx    context.Context // ends with the daemon

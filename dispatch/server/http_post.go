@@ -257,7 +257,7 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 		return
 	}
 	defer hs.requests.free(c)
-	c.open = !again
+	c.open, c.stream = !again, resumable(r, &env, name)
 	if again {
 		hs.presence.forgive(c.key)
 	}
@@ -395,6 +395,7 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request
 
 	stream := newEventStream(w, timeout)
 	defer stream.close()
+	stream.begin(c.stream)
 	alive := time.NewTicker(hs.endpoint.server.opts.HTTPKeepAlive)
 	defer alive.Stop()
 	for stream.err == nil {
@@ -412,7 +413,7 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request
 			if !shares.Queue(size, 0) {
 				return false
 			}
-			stream.event(line)
+			stream.answer(c.stream, line)
 			took := stream.err == nil && tookEvent(r)
 			if took {
 				hs.requests.taken(c)

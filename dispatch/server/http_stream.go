@@ -15,8 +15,9 @@ import (
 )
 
 // stream serves a GET: it carries the notices to the client for as long as the
-// client keeps it open. A session may have several streams; each notice is sent
-// on one of them, or waits until there is one.
+// client keeps it open, unless the client resumes the stream of a call. A session
+// may have several streams; each notice is sent on one of them, or waits until there is
+// one.
 func (e *endpoint) stream(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
 	if _, asStream := accepts(r); !asStream {
 		http.Error(w, "Accept must allow text/event-stream", http.StatusNotAcceptable)
@@ -25,6 +26,9 @@ func (e *endpoint) stream(w http.ResponseWriter, r *http.Request, actor dispatch
 	hs, status, err := e.session(r, r.Header.Get(sessionHeader), actor)
 	if err != nil {
 		http.Error(w, err.Error(), status)
+		return
+	}
+	if hs.resume(w, r) {
 		return
 	}
 	refused := e.streamTo(w, r, hs, func(stream *eventStream, notice mcp.JSONRPCNotification) { stream.event(wire.Line(notice)) })

@@ -95,6 +95,7 @@ type request struct {
 	key    string
 	waits  bool
 	bytes  int
+	stream string // part of the ids of the events with which it is answered; see [resumable]
 
 	starting chan struct{} // contains an element for it until it has had a turn; nil: does not
 
