@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,9 +52,15 @@ func TestACallWhoseStreamBrokeIsAnsweredWhenItIsResumed(t *testing.T) {
 					call := w.startStream(t, "POST", `{"jsonrpc":"2.0","id":"a\n1","method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":"k","wait_secs":50}}}`, stream...)
 					id := call.id(t)
 					synctest.Wait()
+					over := make(chan struct{}) // the call, on the stream that is still open
 					switch broken {
 					case "closed":
 						call.body.Close()
+					case "open": // as a proxy leaves it, which reads on
+						go func() {
+							defer close(over)
+							_, _ = io.Copy(io.Discard, call.body)
+						}()
 					case "restart":
 						d.close()
 						w.daemon = newDaemonOn(t, fs, clock.Clock{}, server.Options{})
@@ -68,7 +75,13 @@ func TestACallWhoseStreamBrokeIsAnsweredWhenItIsResumed(t *testing.T) {
 					if !ok || string(m.ID) != `"a\n1"` || !strings.Contains(m.text(), "the connection was lost before this call was answered") {
 						t.Errorf("resumed: id %s, %q", m.ID, m.text())
 					}
-					synctest.Wait()
+					if time.Sleep(time.Second); broken == "open" {
+						select {
+						case <-over:
+						default:
+							t.Error("the call goes on")
+						}
+					}
 					if waits {
 						other.do(t, "DELETE", "", others...)
 						others = other.open(t)
