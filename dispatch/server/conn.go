@@ -220,7 +220,7 @@ func (c *conn) close(cause error) {
 		log.Error().Err(err).Stringer("session", c.se.ID()).Msg("a session could not be closed")
 		return
 	}
-	c.server.logVisit(c.se.Actor()).Stringer("session", c.se.ID()).Str("actor", c.se.Actor().Path).AnErr("cause", cause).Msg("disconnected")
+	log.WithLevel(visitLevel(c.se.Actor())).Stringer("session", c.se.ID()).Str("actor", c.se.Actor().Path).AnErr("cause", cause).Msg("disconnected")
 }
 
 // waitCalls waits for the running calls, but no longer than limit.

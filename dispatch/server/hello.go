@@ -228,19 +228,19 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	}
 	nc.SetDeadline(time.Time{})
 	interruptIfOver(ctx, nc)
-	s.logVisit(a).Stringer("session", se.ID()).Str("actor", a.Path).Str("run", a.Run).
+	s.opts.Log.WithLevel(visitLevel(a)).Stringer("session", se.ID()).Str("actor", a.Path).Str("run", a.Run).
 		Int("pid", peer.PID).Bool("resumed", se.Resumed()).Msg("connected")
 	return v, nil
 }
 
-// logVisit begins a line of the log about a connection of a. Those of an operator are
-// commands and hooks: hundreds of agents run dozens of hooks a second, whose lines would
-// push all others out of the log.
-func (s *Server) logVisit(a dispatch.Actor) *zerolog.Event {
+// visitLevel is the level of a line of the log about a connection of a. Those of an
+// operator are commands and hooks: hundreds of agents run dozens of hooks a second, whose
+// lines would push all others out of the log.
+func visitLevel(a dispatch.Actor) zerolog.Level {
 	if a.Role.Outside() {
-		return s.opts.Log.Debug()
+		return zerolog.DebugLevel
 	}
-	return s.opts.Log.Info()
+	return zerolog.InfoLevel
 }
 
 // errLate says that a client was refused because its session took too long to open.
