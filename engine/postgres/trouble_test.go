@@ -914,7 +914,7 @@ func TestReasonsBehindAPooler(t *testing.T) {
 	s := postgrestest.Start(t)
 	dsn := s.Pooler(t, "transaction")
 	var err error
-	for range 2 { // each prepares statements of the same names, in one session
+	for err == nil { // each prepares statements of the same names, and soon two do in one session
 		_, err = postgres.Open(t.Context(), postgres.Options{DSN: dsn, Partition: 1, SingleNode: true})
 	}
 	if got, want := postgres.Reason(err), postgres.ErrPooled.Error(); got != want {
