@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -118,6 +119,27 @@ func TestWhoWaitsForSeveralKeysHoldsNone(t *testing.T) {
 		got := <-both
 		if got.err != nil || got.list[0].Acquired != got.list[1].Acquired || got.list[0].Token != got.list[1].Token+1 {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A refusal because of a place in line says so, also if what keeps that waiting is in the
+// end a lease of the same party, which it got meanwhile: no key overlaps with another then.
+func TestARefusalNamesThePlaceOfWhoHoldsTheLease(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b, c, d := h.party("A"), h.party("B"), h.party("C"), h.party("D")
+		x := a.acquire(registry.Request{Key: "x"})
+		c.waitAll("x", "z")
+		_, err := b.all(time.Second, "y", "z")
+		mustBe[*registry.WaitError](t, err)
+		if _, err := h.Transfer(t.Context(), a.Holder, x.ID, func(registry.Tx, registry.Lease) (registry.Holder, error) { return b.Holder, nil }); err != nil {
+			t.Fatal(err)
+		}
+		b.acquire(registry.Request{Key: "x"})
+		_, err = d.try(registry.Request{Key: "y"})
+		held := mustBe[*registry.HeldError](t, err)
+		if held.Key != "x" || held.Holder.Path != "B" || held.Before != "B" || strings.Contains(err.Error(), "overlaps") {
+			t.Errorf("refused: %v", err)
 		}
 	})
 }

@@ -211,7 +211,7 @@ func (c *Core) refusal(tx Tx, k keeper) *HeldError {
 	}
 	l, reserved := c.inTheWay(tx, k.place)
 	e := contention(tx, l, k.want)
-	if e.Reserved = reserved; !l.Holder.same(k.place.Holder) {
+	if e.Reserved = reserved; !reserved || !l.Holder.same(k.place.Holder) {
 		e.Before = k.place.Holder.Path
 	}
 	return e
