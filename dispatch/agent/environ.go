@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -104,8 +105,47 @@ func (e env) leadToLeasehold(t Task) error {
 	return nil
 }
 
-// find returns the path at which the process will find a program.
+// find returns the path at which the process will find a program. If that is a script,
+// the program that runs it must be there as well.
 func (e env) find(program, dir string) (string, error) {
+	path, err := e.locate(program, dir)
+	if err == nil {
+		err = e.findInterpreter(path, dir)
+	}
+	return path, err
+}
+
+// findInterpreter looks for the program that the first line of a script names, also
+// if env is to find it.
+func (e env) findInterpreter(script, dir string) error {
+	f, err := os.Open(script)
+	if err != nil {
+		return nil // what can be executed need not be readable
+	}
+	defer f.Close()
+	head := make([]byte, 256) // as much as Linux reads
+	n, _ := io.ReadFull(f, head)
+	line, _, _ := strings.Cut(string(head[:n]), "\n")
+	rest, isScript := strings.CutPrefix(line, "#!")
+	words := strings.FieldsFunc(rest, func(c rune) bool { return c == ' ' || c == '\t' })
+	if !isScript || len(words) == 0 {
+		return nil
+	}
+	program := words[0]
+	if !strings.Contains(program, "/") {
+		program = "./" + program // the kernel looks in no PATH
+	}
+	_, err = e.locate(program, dir)
+	if err == nil && filepath.Base(program) == "env" && len(words) > 1 && !strings.HasPrefix(words[1], "-") && !strings.Contains(words[1], "=") {
+		_, err = e.locate(words[1], dir)
+	}
+	if err != nil {
+		return fmt.Errorf("%s begins with %q: %w", script, line, err)
+	}
+	return nil
+}
+
+func (e env) locate(program, dir string) (string, error) {
 	if strings.Contains(program, "/") {
 		if !filepath.IsAbs(program) {
 			program = filepath.Join(dir, program)

@@ -61,6 +61,33 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// A script whose first line names no program would fail only when the agent starts.
+func TestTheProgramOfAScriptExists(t *testing.T) {
+	dir := t.TempDir()
+	for line, problem := range map[string]string{
+		"#!/no/such/program":           `DIR/agent begins with "#!/no/such/program": /no/such/program is not there`,
+		"#! /no/such/program -e":       `DIR/agent begins with "#! /no/such/program -e": /no/such/program is not there`,
+		"#!/bin/sh\r":                  `DIR/agent begins with "#!/bin/sh\r": /bin/sh` + "\r is not there",
+		"#!/usr/bin/env no-program":    `DIR/agent begins with "#!/usr/bin/env no-program": no-program is not in the PATH`,
+		"#!/usr/bin/env -S sh -e":      "",
+		"#!/usr/bin/env A=1 sh":        "",
+		"#!/usr/bin/env sh":            "",
+		"#!/bin/sh -e":                 "",
+		"echo no line of that kind":    "",
+		"#!":                           "",
+		"\x7fELF is not a script, but": "",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "agent"), []byte(line+"\nexit\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_, err := manifest.Parse("m.toml", []byte("[agents.a]\ncommand = [\"./agent\"]\n[root]\nagent = \"a\"\nprompt = \"x\"\n"), dir)
+		want := "m.toml:2:1: agents.a.command cannot be run: " + strings.ReplaceAll(problem, "DIR", dir)
+		if problem == "" && err != nil || problem != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", line, err, problem)
+		}
+	}
+}
+
 // A worktree begins at a commit, so a repository without one is refused before the run.
 func TestWorktreesNeedACommit(t *testing.T) {
 	dir := t.TempDir()
