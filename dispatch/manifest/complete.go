@@ -59,8 +59,8 @@ func (m *Manifest) checkPlaces(d *document) {
 
 // checkOrder reports what the daemon would refuse of the order for the root.
 func (m *Manifest) checkOrder(d *document) {
-	if slices.ContainsFunc(d.problems, func(p Problem) bool { return strings.HasPrefix(p.Key, "root.") }) {
-		return // this one may be the same
+	if d.wrong("agents") || slices.ContainsFunc(d.problems, func(p Problem) bool { return strings.HasPrefix(p.Key, "root.") }) {
+		return // this one may be the same, or follow from it
 	}
 	var wrong *registry.ArgumentError
 	if errors.As(m.Root.Order().Check(slices.Sorted(maps.Keys(m.Agents))), &wrong) {
@@ -204,6 +204,7 @@ func (m *Manifest) completeAgents(d *document) {
 		}
 		p, ok := agent.BuiltIn(use.name)
 		switch {
+		case !ok && d.wrong("agents"): // it may be meant to be there
 		case !ok:
 			d.say(use.key, "is %q, which is no agent: %s", use.name, m.instead(use.name))
 		case use.name == agent.Command:

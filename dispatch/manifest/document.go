@@ -124,8 +124,14 @@ func (d *document) has(key string) bool {
 }
 
 // say reports a problem with a key, at its position or that of the nearest
-// enclosing key.
+// enclosing key. What is below a key with a problem is a consequence, and not reported.
 func (d *document) say(key, format string, args ...any) {
+	if slices.ContainsFunc(d.problems, func(p Problem) bool {
+		below, ok := strings.CutPrefix(key, p.Key)
+		return ok && strings.HasPrefix(below, ".")
+	}) {
+		return
+	}
 	at, ok := d.places[key]
 	for above := key; !ok; {
 		i := strings.LastIndexAny(above, ".[")
