@@ -86,6 +86,8 @@ Exit codes: 0 ok; 1 an actor failed, or the root was cancelled; 2 bad manifest o
 				return exit.Usagef("--resume takes the manifest from the run directory: leave out %s", args[0])
 			case job.resume != "" && (job.run != "" || job.dir != "" || job.check):
 				return exit.Usagef("--resume continues the run as it began: leave out --run, --dir and --check")
+			case len(args) > 0 && args[0] == "-":
+				return exit.Usagef(`"-" is no manifest: its paths are taken from the directory that it is in, so it must be a file`)
 			}
 			return job.do(cmd, args)
 		},
