@@ -98,7 +98,7 @@ func TestAWorkerEndsTasksAsItsHandlerSays(t *testing.T) {
 			"ok": `completed {"attempt":1}`, "later": `completed {"attempt":3}`, "fails": `failed "it cannot be done"`, "never": `dead `,
 			"slow": `completed null`, "no JSON": `failed "the result: json: unsupported type: func()"`,
 			"no UTF-8": `failed "the result: result must be valid UTF-8"`,
-			"large":    `failed "the result: limit reached: bytes of a result, at most 1048576"`, "very large": `failed "the result: a message is larger than 4 MiB"`,
+			"large":    `failed "the result: limit reached: bytes of a result, at most 1048576; store it in a file and send its path"`, "very large": `failed "the result: a message is larger than 4 MiB"`,
 			"nested": "completed " + strings.Repeat("[", 64) + strings.Repeat("]", 64),
 			"deep":   `failed "the result: tasks[0]: result must not be nested deeper than 64 levels"`, "fails at length": `failed "` + strings.Repeat("x", 64<<10) + `"`,
 			"final without an error": `completed "done"`, "ends its goroutine": `dead `,

@@ -104,7 +104,7 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("limit reached: %s, at most %d", e.Which, e.Max)
+	return fmt.Sprintf("limit reached: %s, at most %d", e.Which, e.Max) + e.next()
 }
 
 // An ArgumentError names the invalid argument and what is allowed.
