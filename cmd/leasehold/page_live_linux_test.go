@@ -223,6 +223,30 @@ func TestPageOfAReader(t *testing.T) {
 	}
 }
 
+// Of many runs the page offers the newest, and says how to get to another.
+func TestPageOffersTheNewestRuns(t *testing.T) {
+	t.Parallel()
+	b := startChromium(t)
+	s := newSite(t)
+	for i := range 103 { // their names are in the order of their beginnings, backwards
+		s.actor(fmt.Sprintf("run%03d", 900-i), "root", "root", "")
+	}
+	p := b.open(s.link())
+	p.sees("the run that it begins with", `document.querySelector("#run").value === "run798"`)
+	var offered []string
+	p.eval(`[...document.querySelectorAll("#run option")].map((o) => o.textContent)`, &offered)
+	if len(offered) != 101 || offered[0] != "run798" || offered[99] != "run897" || offered[100] != "3 more: write run=NAME into the address" {
+		t.Errorf("%d offered: %v", len(offered), offered)
+	}
+	p.eval(`location.hash = "#/tree?run=run900"`, nil)
+	p.sees("a run that is not among them", `document.querySelector("#run").value === "run900" && document.title.includes("run900")`)
+	p.eval(`[...document.querySelectorAll("#run option")].map((o) => o.textContent)`, &offered)
+	if len(offered) != 102 || offered[100] != "run900" || offered[101] != "2 more: write run=NAME into the address" {
+		t.Errorf("%d offered: %v", len(offered), offered)
+	}
+	p.tidy()
+}
+
 // Many leases, actors and events do not freeze the page.
 func TestPageUnderLoad(t *testing.T) {
 	b := startChromium(t)

@@ -143,14 +143,22 @@ function keepRun(run) {
   }
 }
 
+// maxChoices is how many runs there are to choose from: the newest, the living first. Any
+// other is found by its address.
+const maxChoices = 100;
+
 function drawRuns() {
   const choice = el("run");
-  const list = model.runs.map((r) => r.run + "\n" + !!r.ended).join("\n\n") + "\n\n" + model.run;
+  const newest = new Set(model.runs.toSorted((a, b) => !!a.ended - !!b.ended || (a.began < b.began) - (a.began > b.began)).slice(0, maxChoices));
+  const shown = model.runs.filter((r) => newest.has(r) || r.run === model.run);
+  const more = model.runs.length - shown.length;
+  const list = shown.map((r) => r.run + "\n" + !!r.ended).join("\n\n") + "\n\n" + model.run + "\n\n" + more;
   if (choice.dataset.is === list) return;
   choice.dataset.is = list;
   const options = (some) => some.map((r) => h("option", { value: r.run, selected: r.run === model.run }, r.run));
-  const over = model.runs.filter((r) => r.ended);
-  choice.replaceChildren(...options(model.runs.filter((r) => !r.ended)), ...(over.length ? [h("optgroup", { label: "Ended" }, options(over))] : []));
+  const over = shown.filter((r) => r.ended);
+  choice.replaceChildren(...options(shown.filter((r) => !r.ended)), ...(over.length ? [h("optgroup", { label: "Ended" }, options(over))] : []),
+    ...(more ? [h("option", { disabled: true }, more + " more: write run=NAME into the address")] : []));
   choice.value = model.run;
 }
 

@@ -74,7 +74,7 @@ export class Model extends EventTarget {
       runs.push(...page.runs);
       after = page.next;
     } while (after);
-    this.runs = runs.map((r) => ({ run: r.run, ended: r.ended_at }));
+    this.runs = runs.map((r) => ({ run: r.run, began: r.created_at, ended: r.ended_at }));
     this.runs.sort((a, b) => !!a.ended - !!b.ended || a.run.localeCompare(b.run));
     this.#tell("runs");
     return this.runs;
