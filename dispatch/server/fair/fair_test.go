@@ -1,6 +1,7 @@
 package fair
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,4 +81,38 @@ func checkPace[K comparable](t *testing.T, p *Pace[K], key, other K) {
 	waits(other, 0)
 	time.Sleep(10 * p.every)
 	waits(key, 0)
+}
+
+// A request that gave up before its time delays no later one.
+func TestARequestThatGivesUpDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPace[int](1, time.Second)
+		p.Wait(t.Context(), 1)
+		p.Wait(t.Context(), 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		p.Wait(ctx, 1)
+		if owed := p.Owed(1); owed != time.Second {
+			t.Errorf("the next request has to wait for %v", owed)
+		}
+	})
+}
+
+// A pace forgets keys, but none that still has to wait.
+func TestAPaceForgetsWhatIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPace[int](0, time.Second)
+		for key := range maxPaced {
+			p.Charge(key)
+		}
+		p.Charge(maxPaced)
+		if len(p.next) != maxPaced+1 {
+			t.Errorf("%d keys are kept of %d that are not due", len(p.next), maxPaced+1)
+		}
+		time.Sleep(time.Second + 1)
+		p.Charge(0)
+		if len(p.next) != 1 {
+			t.Errorf("%d keys are kept, of which one is not due", len(p.next))
+		}
+	})
 }
