@@ -241,6 +241,12 @@ func TestWhatIsDueAtOnceIsHandledInSteps(t *testing.T) {
 			}
 			time.Sleep(time.Hour + time.Millisecond)
 		},
+		"delays of many queues": func(h *house) {
+			for i := range n {
+				h.enqueue(queue.NewTask{Queue: fmt.Sprint(i), Delay: time.Hour})
+			}
+			time.Sleep(time.Hour + time.Millisecond)
+		},
 		"a dropped run": func(h *house) {
 			for range n {
 				h.enqueue(queue.NewTask{Queue: "a"})

@@ -243,6 +243,9 @@ func TestADroppedRunLeavesNoRowAndNoOtherRunsTaskGoes(t *testing.T) {
 			h.enqueue(queue.NewTask{Queue: fmt.Sprint("q", n%2), Key: fmt.Sprint(n), Delay: time.Duration(n%3) * time.Hour})
 		}
 		h.everything(t.Context())
+		if _, err := h.Pause(t.Context(), dropped, "q0", "operator", "it fails"); err != nil {
+			t.Fatal(err)
+		}
 		h.run = uuid.New()
 		h.everything(t.Context())
 		h.rows(func(tx engine.Tx) { h.Drop(tx, dropped) })
