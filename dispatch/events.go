@@ -213,7 +213,6 @@ func (se *Session) History(ctx context.Context, q EventQuery) (EventPage, error)
 	if _, err := se.registry(q.Scope); err != nil {
 		return EventPage{}, err
 	}
-	q.Layer = ""
 	if q.Scope == LayerScope {
 		err := rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
 			l, _ := getLayer(tx, se.actor.HomeLayer())

@@ -1,9 +1,11 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -118,6 +120,61 @@ func TestWhatHappensInARunIsOnRecord(t *testing.T) {
 		}
 		if got := h.events(dispatch.EventQuery{Actor: "S1"}); len(got) != 3 {
 			t.Errorf("of S1: %q", got)
+		}
+		if typed, got := h.events(dispatch.EventQuery{Actor: "S1/W1"}), h.events(dispatch.EventQuery{Actor: "S1→W1"}); len(got) == 0 || !slices.Equal(typed, got) {
+			t.Errorf("of S1→W1: %q, and with a slash: %q", got, typed)
+		}
+	})
+}
+
+// The record of a write names who was in its way, also if the writer has already gone.
+func TestARefusedWriteIsOnRecordWithItsReason(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		_, token := h.add(dispatch.Worker, "", "W1")
+		w1 := h.connect(dispatch.Credentials{Token: token}, 50)
+		since := event.Numbers{}
+		err := h.eng.View(t.Context(), func(tx engine.Tx) error { since = event.NumbersOf(tx); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := registry.Lease{Holder: registry.Holder{Path: "S1"}}
+		other.Key = "x"
+		lease := func(s registry.TokenStanding) error { return &registry.StaleError{TokenStanding: s} }
+		claim := func(state queue.State) error {
+			return &queue.StaleError{Task: queue.Task{Queue: "q", State: state, Attempts: []queue.Attempt{{Path: "S2"}}}}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, refusal := range []error{
+			lease(registry.TokenStanding{Held: true, Current: true, Lease: other}), lease(registry.TokenStanding{Held: true, Lease: other}),
+			lease(registry.TokenStanding{}), claim(queue.InProgress), claim(queue.Ready),
+		} {
+			if err := w1.NoteRefused(ctx, "kv_set", refusal); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w1.NoteOverruled(ctx, "helper", "it has to be", &registry.HeldError{Lease: other}); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"write_refused W1 (kv_set: the lease is past its deadline)",
+			"write_refused W1 by S1 (kv_set: the token is stale)",
+			"write_refused W1 (kv_set: the token is stale)",
+			"write_refused W1 by S2 (kv_set: the token is stale)",
+			"write_refused W1 (kv_set: the token is stale)",
+			"write_overruled W1 :x by S1",
+		}
+		q := dispatch.EventQuery{Since: since.Revision}
+		if got := h.events(q); !slices.Equal(got, want) {
+			t.Errorf("on record is\n%q\nnot\n%q", got, want)
+		}
+		page, err := h.RunEvents(t.Context(), "r", q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := page.Events[len(page.Events)-1]; last.Party != "helper" || last.Reason != "it has to be" {
+			t.Errorf("overruled: %+v", last)
 		}
 	})
 }
@@ -292,6 +349,34 @@ func TestEventsAreReadInPages(t *testing.T) {
 		if err != nil || len(page.Events) > 0 || time.Since(began) != 5*time.Second {
 			t.Errorf("waited %v for what does not come: %+v, %v", time.Since(began), page, err)
 		}
+		all = h.events(dispatch.EventQuery{})
+		for back, want := range map[uint64]int{1: 1, page.Next: len(all), page.Next + 1: len(all)} {
+			if got := h.events(dispatch.EventQuery{Back: back}); !slices.Equal(got, all[len(all)-want:]) {
+				t.Errorf("%d revisions back: %q", back, got)
+			}
+		}
+		for argument, q := range map[string]dispatch.EventQuery{
+			"limit": {Limit: -1}, "wait_secs": {Wait: registry.MaxWait + 1}, "since": {Since: page.Next + 1},
+		} {
+			_, err := h.RunEvents(t.Context(), "r", q)
+			if wrong, ok := errors.AsType[*registry.ArgumentError](err); !ok || wrong.Argument != argument {
+				t.Errorf("%+v: %v", q, err)
+			}
+		}
+
+		const many = 2 * dispatch.MaxEventBytes / registry.MaxKey
+		for range many {
+			g, err := w1.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: strings.Repeat("k", registry.MaxKey)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := w1.Release(t.Context(), g.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if page, err = h.RunEvents(t.Context(), "r", dispatch.EventQuery{Since: page.Next}); err != nil || len(page.Events) >= many || !page.More {
+			t.Errorf("%d events of at least %d bytes are one page, and more follow: %v, %v", len(page.Events), registry.MaxKey, page.More, err)
+		}
 	})
 }
 
@@ -320,6 +405,7 @@ func TestEventsAreForgotten(t *testing.T) {
 		if _, err := h.RunEvents(t.Context(), "r", dispatch.EventQuery{Since: 5}); !errors.As(err, &compacted) {
 			t.Errorf("%v, where events are missing", err)
 		}
+		h.events(dispatch.EventQuery{Back: 1999}) // from the first one that is kept
 		if err := h.EndActor(t.Context(), "r", "root", "done"); err != nil {
 			t.Fatal(err)
 		}
