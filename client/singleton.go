@@ -60,7 +60,7 @@ func (s *Singleton) run(ctx context.Context, l *Lease) (lost bool, err error) {
 		case ctx.Err() != nil:
 			err = nil
 		case errors.Is(gone, ErrLost):
-			lost, err = true, nil
+			lost = true
 		}
 	}()
 	return false, s.Run(running, l)

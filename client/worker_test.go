@@ -84,6 +84,10 @@ func TestAWorkerEndsTasksAsItsHandlerSays(t *testing.T) {
 				return json.RawMessage(strings.Repeat("[", 70) + strings.Repeat("]", 70)), nil
 			case what == "fails at length":
 				return nil, client.Final(errors.New(strings.Repeat("x", 2<<20)))
+			case what == "fails in no UTF-8":
+				return nil, client.Final(errors.New(strings.Repeat("\xffa", 32<<10)))
+			case what == "fails in two bytes each":
+				return nil, client.Final(errors.New("a" + strings.Repeat("é", 64<<10)))
 			case what == "final without an error":
 				return "done", client.Final(nil)
 			case what == "ends its goroutine": // more often than there are places
@@ -101,6 +105,7 @@ func TestAWorkerEndsTasksAsItsHandlerSays(t *testing.T) {
 			"large":    `failed "the result: limit reached: bytes of a result, at most 1048576; store it in a file and send its path"`, "very large": `failed "the result: a message is larger than 4 MiB"`,
 			"nested": "completed " + strings.Repeat("[", 64) + strings.Repeat("]", 64),
 			"deep":   `failed "the result: tasks[0]: result must not be nested deeper than 64 levels"`, "fails at length": `failed "` + strings.Repeat("x", 64<<10) + `"`,
+			"fails in no UTF-8": `failed "` + strings.Repeat("\ufffda", 16<<10) + `"`, "fails in two bytes each": `failed "a` + strings.Repeat("é", 32<<10-1) + `"`,
 			"final without an error": `completed "done"`, "ends its goroutine": `dead `,
 		} {
 			id := enqueue(t, one, client.NewTask{Queue: "q", Payload: what, MaxAttempts: 3})
@@ -325,7 +330,7 @@ func TestACallWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
 func TestASingletonRunsOnOneReplica(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		const ttl = 3 * time.Second
-		var running, terms atomic.Int64
+		var running, terms, warned atomic.Int64
 		var busy atomic.Int64 // how long one ran, in all
 		last := uint64(0)
 		replicas := make([]*machine, 3)
@@ -335,7 +340,8 @@ func TestASingletonRunsOnOneReplica(t *testing.T) {
 			replicas[i] = h.machine()
 			c := replicas[i].open(fmt.Sprint("replica", i))
 			wg.Go(func() {
-				err := c.RunSingleton(ctx, client.Singleton{Key: "generator", TTL: ttl, Run: func(ctx context.Context, l *client.Lease) error {
+				warn := func(time.Duration, error) { warned.Add(1) }
+				err := c.RunSingleton(ctx, client.Singleton{Key: "generator", TTL: ttl, Jeopardy: warn, Run: func(ctx context.Context, l *client.Lease) error {
 					if running.Add(1) != 1 {
 						t.Error("it runs twice")
 					}
@@ -367,16 +373,55 @@ func TestASingletonRunsOnOneReplica(t *testing.T) {
 		if idle := time.Since(began) - time.Duration(busy.Load()); running.Load() != 1 || terms.Load() < 4 || idle > time.Minute+20*time.Second {
 			t.Errorf("%d run after %d terms, and for %v none did", running.Load(), terms.Load(), idle)
 		}
+		if warned.Load() == 0 {
+			t.Error("nobody was told that the lease was in jeopardy")
+		}
 		cancel()
 		wg.Wait()
+		if _, err := h.client("other").TryAcquire(t.Context(), "generator", client.LeaseOptions{}); err != nil {
+			t.Errorf("the lease of a singleton that has ended: %v", err)
+		}
+	})
+}
+
+func TestACloseEndsWorkersAndSingletons(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		c := h.client("one")
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Work(ctx, client.Worker{Queues: []string{"q"}}); !errors.Is(err, client.ErrClosed) {
+			t.Errorf("a worker ends with %v", err)
+		}
+		if err := c.RunSingleton(ctx, client.Singleton{Key: "a"}); !errors.Is(err, client.ErrClosed) {
+			t.Errorf("a singleton ends with %v", err)
+		}
+	})
+}
+
+// One call claims no more tasks than a server gives at once.
+func TestAWorkerMayHaveMoreHandlersThanOneCallClaims(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		c := h.client("one")
+		stop := work(t, c, client.Worker{Queues: []string{"q"}, Concurrency: 101, Handle: func(context.Context, *client.Task) (any, error) { return nil, nil }})
+		outcome(t, c, enqueue(t, c, client.NewTask{Queue: "q", Payload: 1}))
+		stop()
 	})
 }
 
 func TestASingletonEndsWithItsRun(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		one, two := h.client("one"), h.client("two")
+		other := h.client("other")
 		broken := errors.New("broken")
-		run := func(context.Context, *client.Lease) error { return broken }
+		run := func(ctx context.Context, _ *client.Lease) error {
+			if _, err := other.TryAcquire(ctx, "a", client.LeaseOptions{}); err == nil || !strings.Contains(err.Error(), "singleton") {
+				t.Errorf("another is told: %v", err)
+			}
+			return broken
+		}
 		for _, c := range []*client.Client{one, two} {
 			if err := c.RunSingleton(t.Context(), client.Singleton{Key: "a", Run: run}); err != broken {
 				t.Errorf("it ends with %v", err)
