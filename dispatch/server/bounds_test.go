@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -84,6 +86,56 @@ func TestAClientThatDoesNotReadIsBoundedInBytes(t *testing.T) {
 	if m := well.receive(); len(m.text()) != 1<<20 {
 		t.Errorf("another client's answer: %.100s", m.text())
 	}
+}
+
+// A connection that shows no token gives way to newer ones at once. One that shows a token
+// counts for its actor until it is closed.
+func TestConnectionsOverHTTPAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPConns: 4, HTTPStrangers: 2, ActorHTTPConns: 2}})
+		dial := func() net.Conn {
+			nc, err := w.client.Transport.(*http.Transport).DialContext(t.Context(), "tcp", "localhost:80")
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return nc
+		}
+		ask := func(nc net.Conn) string {
+			fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", w.token, len(initialize), initialize)
+			resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+			if err != nil {
+				return err.Error()
+			}
+			body, err := io.ReadAll(resp.Body)
+			return fmt.Sprint(resp.StatusCode, " ", string(body), err)
+		}
+		oldest, one, two := dial(), dial(), dial()
+		start := time.Now()
+		if _, err := oldest.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || time.Since(start) > 0 {
+			t.Errorf("the oldest connection without a token: %v after %v", err, time.Since(start))
+		}
+		for _, nc := range []net.Conn{one, two} {
+			if answer := ask(nc); !strings.HasPrefix(answer, "200 ") {
+				t.Errorf("a client with a token: %s", answer)
+			}
+		}
+		more := dial()
+		if answer := ask(more); !strings.Contains(answer, "HTTP connections of one actor, at most 2") {
+			t.Errorf("a third connection of an actor: %s", answer)
+		}
+		more.Close()
+		for range 8 {
+			one.Close()
+			time.Sleep(time.Minute)
+			one = dial()
+			if answer := ask(one); !strings.HasPrefix(answer, "200 ") {
+				t.Fatalf("a connection after another was closed: %s", answer)
+			}
+		}
+		one.Close()
+		two.Close()
+	})
 }
 
 // Connections that show no token give way to newer ones, and leave room for

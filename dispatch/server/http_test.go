@@ -215,6 +215,8 @@ func TestHTTPChecksWhoAsksAndWhat(t *testing.T) {
 			{"POST", echo, []string{"Host", "127.0.0.1:80"}, 200},
 			{"POST", echo, []string{"Host", "[::1]"}, 200},
 			{"POST", echo, []string{"Host", "leases.example", "Origin", "https://leases.example"}, 200},
+			{"POST", echo, []string{"Host", "Leases.Example"}, 200},
+			{"POST", echo, []string{"Authorization", "bearer  " + w.token}, 200},
 			{"POST", echo, []string{"Mcp-Protocol-Version", "2025-11-25"}, 200},
 			{"POST", "\ufeff" + echo + "\r\n", nil, 200},
 			{"POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil, 202},
