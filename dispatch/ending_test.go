@@ -20,6 +20,7 @@ import (
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/queue"
 )
 
 // A tree that is larger than what one transaction does ends as a small one does:
@@ -158,6 +159,13 @@ func TestARunIsRemovedOnRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		tasks, err := se.Tasks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tasks.Enqueue(t.Context(), queue.NewTask{Queue: "q", Payload: []byte("1")}); err != nil {
+			t.Fatal(err)
+		}
 		for i := range 300 {
 			h.add(dispatch.Worker, "", fmt.Sprintf("w%d", i))
 		}
@@ -181,6 +189,7 @@ func TestARunIsRemovedOnRequest(t *testing.T) {
 		if err := h.RemoveRun(t.Context(), "r"); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(time.Second) // its queue is due
 		synctest.Wait()
 		h.noRows("")
 	})
