@@ -139,7 +139,10 @@ func (e env) findInterpreter(script, dir string) error {
 	if err == nil && filepath.Base(program) == "env" && len(words) > 1 && !strings.HasPrefix(words[1], "-") && !strings.Contains(words[1], "=") {
 		_, err = e.locate(words[1], dir)
 	}
-	if err != nil {
+	switch {
+	case err != nil && strings.HasSuffix(line, "\r"):
+		return fmt.Errorf("%s begins with %q: no program has that name: save it with the line ends of Unix", script, line)
+	case err != nil:
 		return fmt.Errorf("%s begins with %q: %w", script, line, err)
 	}
 	return nil

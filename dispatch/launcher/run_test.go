@@ -573,7 +573,7 @@ func TestScriptThatCannotBeStartedIsToldWhy(t *testing.T) {
 	h := newHouse(t)
 	for text, want := range map[string]string{
 		"echo hello\n":                "exec format error: a script must begin with a line such as #!/bin/sh",
-		"#!/bin/sh\r\necho hello\r\n": "no such file or directory: the file is there, but not the program that its first line (#!) names",
+		"#!/bin/sh\r\necho hello\r\n": `begins with "#!/bin/sh\r": no program has that name: save it with the line ends of Unix`,
 	} {
 		d := h.dispatch("script", "true", func(o *launcher.Options) {
 			script := filepath.Join(h.dir, "agent.sh")

@@ -67,7 +67,7 @@ func TestTheProgramOfAScriptExists(t *testing.T) {
 	for line, problem := range map[string]string{
 		"#!/no/such/program":           `DIR/agent begins with "#!/no/such/program": /no/such/program is not there`,
 		"#! /no/such/program -e":       `DIR/agent begins with "#! /no/such/program -e": /no/such/program is not there`,
-		"#!/bin/sh\r":                  `DIR/agent begins with "#!/bin/sh\r": /bin/sh` + "\r is not there",
+		"#!/bin/sh\r":                  `DIR/agent begins with "#!/bin/sh\r": no program has that name: save it with the line ends of Unix`,
 		"#!/usr/bin/env no-program":    `DIR/agent begins with "#!/usr/bin/env no-program": no-program is not in the PATH`,
 		"#!/usr/bin/env -S sh -e":      "",
 		"#!/usr/bin/env A=1 sh":        "",
