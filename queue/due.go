@@ -133,8 +133,7 @@ func (q *Queue) tend(tx *ledger, row engine.Row, room int) (n int, err error) {
 }
 
 // tendLine ends delays and forgets finished tasks, up to room of them, and plans
-// when the queue is due next. Up to dueStep due entries of an index are read
-// before any of them is moved.
+// when the queue is due next.
 func (q *Queue) tendLine(tx *ledger, l line, room int) (n int) {
 	a := tx.accountOf(l)
 	a.due, a.planned = time.Time{}, true
@@ -144,23 +143,33 @@ func (q *Queue) tendLine(tx *ledger, l line, room int) (n int) {
 		}
 		some := false
 		for _, in := range indexesOfState(l, state) {
-			for more := true; more; {
-				due, next := in.dueNow(tx, min(room-n, dueStep))
-				for _, row := range due {
-					q.tendEntry(tx, in, row)
-				}
-				n += len(due)
-				if more = len(due) == dueStep && n < room && !tx.Spent(); !more && !next.IsZero() {
-					a.wanted(tx, next, in.byWall)
-				}
-				some = some || len(due) > 0 || !next.IsZero()
+			handled, next := q.tendIndex(tx, in, room-n)
+			if n += handled; !next.IsZero() {
+				a.wanted(tx, next, in.byWall)
 			}
+			some = some || handled > 0 || !next.IsZero()
 		}
 		if !some {
 			a.none(state, 0)
 		}
 	}
 	return n + 1
+}
+
+// tendIndex is tendLine for one index by time. It returns how many tasks it handled, and
+// when the next one is due, if there is one. Up to dueStep entries are read before any of
+// them is moved.
+func (q *Queue) tendIndex(tx *ledger, in index, room int) (n int, next time.Time) {
+	for more := true; more; {
+		var due []engine.Row
+		due, next = in.dueNow(tx, min(room-n, dueStep))
+		for _, row := range due {
+			q.tendEntry(tx, in, row)
+		}
+		n += len(due)
+		more = len(due) == dueStep && n < room && !tx.Spent()
+	}
+	return n, next
 }
 
 // tendEntry ends the delay of an entry's task, or forgets the task if it is
