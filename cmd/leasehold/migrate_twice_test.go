@@ -14,15 +14,22 @@ import (
 	"github.com/leasehold/leasehold/engine/postgres/postgrestest"
 )
 
-// A database into which a copy is made is refused, to another copy and to a server, and
-// nothing happens to that copy.
-func TestADatabaseIsCopiedToOnceAtATime(t *testing.T) {
-	t.Parallel()
-	dsn := postgrestest.Database(t)
+// stateToCopy makes the state of a daemon that has ended, and a database for it.
+func stateToCopy(t *testing.T) (dsn string) {
+	t.Helper()
+	dsn = postgrestest.Database(t)
 	newDir(t)
 	daemon := startDaemon(t)
 	_ = daemon.Process.Signal(os.Interrupt)
 	_ = daemon.Wait()
+	return dsn
+}
+
+// A database into which a copy is made is refused, to another copy and to a server, and
+// nothing happens to that copy.
+func TestADatabaseIsCopiedToOnceAtATime(t *testing.T) {
+	t.Parallel()
+	dsn := stateToCopy(t)
 	release, err := postgres.Reserve(t.Context(), postgres.Options{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)
@@ -46,11 +53,7 @@ func TestAnInterruptedCopySaysWhatItLeaves(t *testing.T) {
 		t.Skip("this signal is ignored here")
 	}
 	t.Parallel()
-	dsn := postgrestest.Database(t)
-	newDir(t)
-	daemon := startDaemon(t)
-	_ = daemon.Process.Signal(os.Interrupt)
-	_ = daemon.Wait()
+	dsn := stateToCopy(t)
 	migrate := []string{"migrate", "postgres", "--single-node", "--postgres", dsn}
 	if out, err := testProgram(t, migrate...).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
