@@ -165,7 +165,7 @@ func notStarted(program string, err error) string {
 	case errors.Is(err, syscall.ENOEXEC):
 		return err.Error() + ": a script must begin with a line such as #!/bin/sh"
 	case errors.Is(err, fs.ErrNotExist) && errors.As(err, &failed) && failed.Op == "fork/exec" && absent == nil: // not chdir
-		return err.Error() + ": the file is there, but not the program that its first line (#!) names; the line must not end with CR LF"
+		return err.Error() + ": the file is there, but not the loader that it needs, as with a program of another system"
 	}
 	return err.Error()
 }

@@ -567,14 +567,26 @@ func TestAgentThatCannotBeStarted(t *testing.T) {
 	}
 }
 
-// Of a script without a first line, or with a wrong one, the system says only that it has
-// a wrong format, or is not there.
+// Of a script without a first line, or with a wrong one, and of a program for another
+// system, the system says only that it has a wrong format, or is not there.
 func TestScriptThatCannotBeStartedIsToldWhy(t *testing.T) {
 	h := newHouse(t)
-	for text, want := range map[string]string{
+	program, err := exec.LookPath("true")
+	if err != nil {
+		t.Skip(err)
+	}
+	binary, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{
 		"echo hello\n":                "exec format error: a script must begin with a line such as #!/bin/sh",
 		"#!/bin/sh\r\necho hello\r\n": `begins with "#!/bin/sh\r": no program has that name: save it with the line ends of Unix`,
-	} {
+	}
+	if elsewhere := strings.ReplaceAll(string(binary), "/ld-", "/no-"); elsewhere != string(binary) { // if it has a loader
+		texts[elsewhere] = "no such file or directory: the file is there, but not the loader that it needs"
+	}
+	for text, want := range texts {
 		d := h.dispatch("script", "true", func(o *launcher.Options) {
 			script := filepath.Join(h.dir, "agent.sh")
 			if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
@@ -585,7 +597,7 @@ func TestScriptThatCannotBeStartedIsToldWhy(t *testing.T) {
 			o.Manifest = &m
 		})
 		if s, err := d.end(); err != nil || s.Actors[0].Status != "spawn_failed" || !strings.Contains(s.Actors[0].Cause, want) {
-			t.Errorf("%q: error %v, summary %+v", text, err, s)
+			t.Errorf("%.20q: error %v, summary %+v", text, err, s)
 		}
 	}
 }
