@@ -32,7 +32,7 @@ const (
 )
 
 // errStreamBroken is the answer to a call whose stream broke before.
-const errStreamBroken = cutOff("the connection was lost before this call was answered: what it took was given back, so call again; if it was to write or end something, it may have done so: look first")
+const errStreamBroken = cutOff("the connection was lost before this call was answered: what it took was given back; other changes may have taken effect, so look before you repeat it")
 
 // eventsSince is the first version whose clients expect events without data.
 const eventsSince = "2025-11-25"
