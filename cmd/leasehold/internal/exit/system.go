@@ -16,7 +16,7 @@ import (
 // known about it. It is for errors that nobody has given a better hint.
 func SystemHint(err error) string {
 	if call, ok := errors.AsType[*os.SyscallError](err); ok && call.Syscall == "getwd" {
-		return "the directory that you are in has been removed, or cannot be read: change to another"
+		return lostPlace
 	}
 	if errors.Is(err, syscall.EFBIG) {
 		return "no file may become that large here: raise the limit, which is ulimit -f, or LimitFSIZE in a unit of systemd"
@@ -55,7 +55,7 @@ func SystemHint(err error) string {
 	}
 	dir, unknown := filepath.Abs(filepath.Dir(failed.Path)) // "." reads badly
 	if unknown != nil {
-		return SystemHint(unknown) // about the directory that this process is in
+		return lostPlace
 	}
 	switch {
 	case failed.Op == "fork/exec" && errors.Is(failed, syscall.EAGAIN):
@@ -133,6 +133,8 @@ func leadsNowhere(dir string) string {
 	}
 	return dir + " is a link to " + to + ", which does not exist: mount or make it, or remove the link"
 }
+
+const lostPlace = "the directory that you are in has been removed, or cannot be read: change to another"
 
 const looped = "a link in that path leads back to itself: remove it, or name another place"
 
