@@ -33,9 +33,9 @@ func Open(cmd *cobra.Command, hello server.Hello, start bool) (*client.Client, e
 	return d.Open(cmd.Context(), hello, start)
 }
 
-// moveTimeout is how long a session is asked for again while its connection ends before
-// it is open, or finds all connections taken. A server that then leads its run lets it
-// wait. Hooks take most connections, each for some milliseconds.
+// moveTimeout is how long a session is asked for again while [MayOpenSoon] says so. A
+// server that then leads its run lets it wait. Hooks take most connections, each for some
+// milliseconds.
 const moveTimeout = 2 * time.Second
 
 // Open opens a session.
@@ -47,8 +47,8 @@ func (d *Dialer) Open(ctx context.Context, hello server.Hello, start bool) (c *c
 	return c, err
 }
 
-// Again calls open, which opens a session. If the connection ended before that, as when the
-// run moves to another server, or all connections were taken, it calls open again.
+// Again calls open, which opens a session, again as long as it says so, but no longer than
+// moveTimeout.
 func (d *Dialer) Again(ctx context.Context, open func() (again bool, err error)) error {
 	var giveUp time.Time
 	for failures := 0; ; failures++ {
@@ -60,7 +60,7 @@ func (d *Dialer) Again(ctx context.Context, open func() (again bool, err error))
 			giveUp = time.Now().Add(moveTimeout)
 		}
 		switch late := time.Now().After(giveUp); {
-		case late && allTaken(err):
+		case late && atLimit(err):
 			return err
 		case late:
 			return exit.Hint(fmt.Errorf("the daemon at %s ended the connection before it answered: %w", d.Socket, err), "%s", AskDoctor)
@@ -71,8 +71,14 @@ func (d *Dialer) Again(ctx context.Context, open func() (again bool, err error))
 	}
 }
 
-// allTaken reports whether a server has as many connections as it may have.
-func allTaken(err error) bool {
+// MayOpenSoon reports whether a session that was not opened may be opened soon: its
+// connection ended, as when its run moves to another server, or a server has as many
+// connections as it may have.
+func MayOpenSoon(err error) bool { return BrokeOff(err) || atLimit(err) }
+
+// atLimit reports whether a server refused a session because there are too many of
+// something, such as connections of one actor.
+func atLimit(err error) bool {
 	refused, ok := errors.AsType[*server.HelloError](err)
 	return ok && refused.Code == "LIMIT"
 }
@@ -86,7 +92,7 @@ func (d *Dialer) open(ctx context.Context, hello server.Hello, start bool) (c *c
 	ctx, cancel := d.UntilSilent(ctx)
 	defer cancel()
 	c, err = Handshake(ctx, nc, d.Current(hello), "leasehold")
-	return c, BrokeOff(err) || allTaken(err), WhoWasRefused(err, hello)
+	return c, MayOpenSoon(err), WhoWasRefused(err, hello)
 }
 
 // UntilSilent returns ctx with the time limit for opening a session.

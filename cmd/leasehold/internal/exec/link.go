@@ -48,11 +48,11 @@ func (l *execLink) connect(ctx context.Context) error {
 	if l.client != nil {
 		return nil
 	}
-	return l.dialer.Again(ctx, func() (ended bool, err error) { return l.open(ctx) })
+	return l.dialer.Again(ctx, func() (again bool, err error) { return l.open(ctx) })
 }
 
-// open makes one attempt, and reports whether it failed because its connection ended.
-func (l *execLink) open(ctx context.Context) (ended bool, err error) {
+// open makes one attempt, and reports whether another one may succeed soon.
+func (l *execLink) open(ctx context.Context) (again bool, err error) {
 	nc, err := l.dialer.Reach(ctx, true)
 	if err != nil {
 		return false, err
@@ -62,7 +62,7 @@ func (l *execLink) open(ctx context.Context) (ended bool, err error) {
 	conn := &tappedConn{Conn: nc, ended: make(chan struct{})}
 	c, err := connection.Handshake(ctx, conn, l.dialer.Current(l.hello), "leasehold")
 	if err != nil {
-		return connection.BrokeOff(err), connection.WhoWasRefused(err, server.Hello{Token: l.hello.Token})
+		return connection.MayOpenSoon(err), connection.WhoWasRefused(err, server.Hello{Token: l.hello.Token})
 	}
 	l.client, l.conn = c, conn
 	l.hello = server.Hello{Handle: c.Handle, Token: l.hello.Token}
