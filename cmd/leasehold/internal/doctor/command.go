@@ -134,14 +134,15 @@ func examine(cmd *cobra.Command, inDatabase bool) []finding {
 		if advice := place.OfThisPath("", ""); advice != "" && dispatch.IsAccess(target.Servers.Token) {
 			found = append(found, finding{"project", note, advice, place.NameRun})
 		}
-		return append(append(found, examineClients(cmd.Context(), answering)...), examineSetup()...)
+		return append(append(found, examineClients(cmd.Context(), answering)...), unlessStuck(examineSetup)...)
 	}
-	found := unlessStuck(func() []finding { daemonOf(cmd); return nil }) // as all that follows reads there
-	if found == nil {
-		found = examineDaemon(cmd, inDatabase)
+	stuck := unlessStuck(func() []finding { daemonOf(cmd); return nil }) // as what follows reads there
+	if stuck != nil {
+		found := append(append(stuck, examineClock()...), examineProject()...)
+		return append(found, examineClients(cmd.Context(), nil)...)
 	}
-	found = append(append(found, examineClock()...), examineProject()...)
-	return append(append(found, examineClients(cmd.Context(), daemonAt(cmd))...), examineSetup()...)
+	found := append(append(examineDaemon(cmd, inDatabase), examineClock()...), examineProject()...)
+	return append(append(found, examineClients(cmd.Context(), daemonAt(cmd))...), unlessStuck(examineSetup)...)
 }
 
 // examineDaemon checks the daemon of this machine and the place of its state.
