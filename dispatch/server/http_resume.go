@@ -75,6 +75,10 @@ func (hs *httpSession) resume(w http.ResponseWriter, r *http.Request) bool {
 	stream := newEventStream(w, s.opts.WriteTimeout)
 	stream.answer(of, refuseCall(&m, errStreamBroken))
 	stream.close()
+	if stream.err != nil {
+		hs.brokeOff(r)
+		return true
+	}
 	hs.presence.answered()
 	return true
 }

@@ -62,13 +62,16 @@ func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials
 	if err != nil {
 		return nil, err
 	}
-	e.server.shares.Openings.Wait(r.Context(), actor)
 	taken := false
 	defer func() {
 		if !taken {
 			sh.GiveBack(fair.WebSession)
 		}
 	}()
+	e.server.shares.Openings.Wait(r.Context(), actor)
+	if err := context.Cause(r.Context()); err != nil {
+		return nil, err
+	}
 	// A client that leaves meanwhile must not leave a session behind that
 	// nobody closes.
 	se, err := homeOf(r).state.Connect(context.WithoutCancel(r.Context()), c, webConnOf(r).peer())

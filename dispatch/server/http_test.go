@@ -170,6 +170,24 @@ func TestSessionsOfOneActorAreSpread(t *testing.T) {
 	})
 }
 
+// A client that leaves while its session waits for its time has none. Otherwise it could
+// fill the actor's sessions without waiting.
+func TestASessionWhoseClientLeftIsNotOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPSessions: 200, ActorHTTPSessions: 66}})
+		for range 65 { // the last without a wait
+			w.open(t)
+		}
+		ctx, leave := context.WithTimeout(t.Context(), time.Millisecond)
+		defer leave()
+		if resp, err := w.client.Do(w.request(t, "POST", initialize).WithContext(ctx)); err == nil {
+			t.Errorf("it did not wait: %s", resp.Status)
+		}
+		time.Sleep(100 * time.Millisecond)
+		w.open(t) // the last that there may be
+	})
+}
+
 // TestTheAddressOfTheServerIsItsName, and that of another machine is not: a page whose name
 // was rebound to this address sends its own name.
 func TestTheAddressOfTheServerIsItsName(t *testing.T) {
