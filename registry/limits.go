@@ -36,7 +36,8 @@ var nextSteps = []struct{ which, next string }{
 
 	{"subscriptions of one client", "unsubscribe from one first"},
 	{"streams of one session", "close one first"},
-	{"HTTP sessions", "end one first with DELETE"},
+	{"HTTP sessions of one actor", "end one first with DELETE"},
+	{"HTTP sessions", "try again later"},
 	{"HTTP connections of one actor", "close one first"},
 	{"connections of one ", "end some clients first"},
 	{"waiting calls in the daemon", "try again later"},

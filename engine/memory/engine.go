@@ -19,8 +19,8 @@ type Options struct {
 	Store func(fail func(error)) (Store, error)
 	// Clock is the source of time.
 	Clock clock.Clock
-	// Confirm is called between the work of a transaction and its answer, even a
-	// refusal, if somebody is told the answer. It returns an error if another process may have the store by now.
+	// Confirm is called before somebody is told the answer of a transaction, even
+	// a refusal. It returns an error if another process may have the store by now.
 	// If it is nil, none can.
 	Confirm func() error
 	// AnyMachine says that the state may have been open on another machine, so
