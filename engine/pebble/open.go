@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -97,10 +99,14 @@ func OpenStore(o Options) (memory.Store, error) {
 	return s, nil
 }
 
-// Exists reports whether a directory contains a state.
-func Exists(dir string) bool {
+// Exists reports whether a directory contains a state. If there is no such directory, it
+// contains none. The error says why it could not look.
+func Exists(dir string) (bool, error) {
 	desc, err := pebble.Peek(dir, vfs.Default)
-	return err == nil && desc.Exists
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return false, nil
+	}
+	return err == nil && desc.Exists, err
 }
 
 const (

@@ -188,7 +188,10 @@ func (b *backingUp) make(cmd *cobra.Command, state string) error {
 	if _, err = connection.Call(cmd.Context(), c, "operator_backup", map[string]any{"path": b.copy()}); err != nil {
 		return err
 	}
-	if !pebble.Exists(b.copy()) {
+	switch here, err := pebble.Exists(b.copy()); {
+	case err != nil:
+		return fmt.Errorf("the daemon has made the copy, and it cannot be read: %w", err)
+	case !here:
 		return exit.Hint(fmt.Errorf("the daemon has made the copy, and it is not in %s: the daemon has other directories than this command", b.copy()),
 			"run leasehold backup where the daemon runs, as in its container")
 	}
@@ -200,7 +203,10 @@ func (b *backingUp) closed(ctx context.Context, state string) error {
 	if err := place.CheckPrivate(state); err != nil {
 		return err
 	}
-	if !pebble.Exists(filepath.Join(state, finished)) {
+	switch exists, err := pebble.Exists(filepath.Join(state, finished)); {
+	case err != nil:
+		return err
+	case !exists:
 		return exit.Hint(fmt.Errorf("no daemon runs, and there is no state in %s", state), "name the directory that serve --state has with --state, or the socket of a daemon with --socket")
 	}
 	lock, err := os.OpenFile(place.StartLock(state), os.O_CREATE|os.O_RDWR, 0o600)
@@ -329,11 +335,13 @@ func backUp(ctx context.Context, eng *pebble.Engine, dir string, log zerolog.Log
 // refuseUnfinished refuses a directory with a backup that was not finished, and the
 // directory within a state: both would be taken for new states.
 func refuseUnfinished(state string) error {
-	if pebble.Exists(state) {
+	if inside, err := pebble.Exists(state); err != nil {
+		return err
+	} else if inside {
 		return exit.Hint(fmt.Errorf("%s is what a state has in its directory db, and not the state itself", state), "name the directory above it: --state %s", filepath.Dir(state))
 	}
-	if pebble.Exists(filepath.Join(state, finished)) {
-		return nil
+	if exists, err := pebble.Exists(filepath.Join(state, finished)); exists || err != nil {
+		return err
 	}
 	if _, err := os.Lstat(filepath.Join(state, unfinished)); err != nil {
 		return nil

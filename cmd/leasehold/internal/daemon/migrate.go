@@ -94,8 +94,13 @@ func (m *migration) run(ctx context.Context, toDatabase bool) error {
 		return err
 	}
 	dir := filepath.Join(m.state, "db")
-	if toDatabase && !pebble.Exists(dir) {
-		return exit.Hint(fmt.Errorf("there is no state in %s", m.state), "--state names the directory that leasehold serve has")
+	if toDatabase {
+		switch exists, err := pebble.Exists(dir); {
+		case err != nil:
+			return err
+		case !exists:
+			return exit.Hint(fmt.Errorf("there is no state in %s", m.state), "--state names the directory that leasehold serve has")
+		}
 	}
 	o, err := m.db.Options()
 	if err != nil {

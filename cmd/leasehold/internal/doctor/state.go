@@ -51,6 +51,9 @@ func examineState(ctx context.Context, dir string, progress func(records int)) (
 	if errors.Is(err, syscall.EIO) {
 		return nil, exit.Hint(err, "%s; that says nothing of the state: look at a copy on a disk that works", cmp.Or(exit.SystemHint(err), "the disk fails"))
 	}
+	if unread := cannotLook(err); unread != nil {
+		return nil, unread
+	}
 	var size string
 	if err == nil {
 		size, err = proveState(ctx, eng, progress)
@@ -58,6 +61,9 @@ func examineState(ctx context.Context, dir string, progress func(records int)) (
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if unread := cannotLook(err); unread != nil {
+		return nil, unread
 	}
 	faults := flatten(err)
 	if len(faults) == 0 {
@@ -74,6 +80,17 @@ func examineState(ctx context.Context, dir string, progress func(records int)) (
 		found = append(found, finding{Check: "state", Level: fault, What: "and " + terminal.Plural(more, "fault") + " more"})
 	}
 	return append(found, notes...), nil
+}
+
+// cannotLook returns err if this process lacks what it needs to read the state, which
+// says nothing about the state.
+func cannotLook(err error) error {
+	for _, reason := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+		if errors.Is(err, reason) {
+			return exit.Hint(err, "%s; that says nothing of the state", cmp.Or(exit.SystemHint(err), "the system has no more for this process"))
+		}
+	}
+	return nil
 }
 
 // cannotWrite reports whether err says that nothing can be written, which says nothing
