@@ -195,8 +195,6 @@ func RefusalOf(err error) Refusal {
 		r.Data["argument"] = "name"
 	case errors.Is(err, dispatch.ErrUnauthenticated), errors.Is(err, registry.ErrSessionEnded):
 		r.Code = "UNAUTHENTICATED"
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		r.Code = "UNAVAILABLE"
 	case errors.Is(err, engine.ErrFailed), errors.Is(err, engine.ErrClosed):
 		r.Code = "UNAVAILABLE"
 		// With a database it opens the state again by itself, and with a disk it ends.

@@ -1,6 +1,7 @@
 package tools_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -195,9 +196,13 @@ func TestTheTextOfARefusalHasAllItsData(t *testing.T) {
 // A daemon with a database goes on by itself when the database does, and nothing may
 // restart it before that.
 func TestAFailedStateIsWorthAnotherTry(t *testing.T) {
-	err := fmt.Errorf("%w: the disk is full", engine.ErrFailed)
-	if got := tools.RefusalOf(err).Message; !strings.Contains(got, "try again in a few seconds") || !strings.Contains(got, err.Error()) || !strings.Contains(got, "may have taken effect") {
-		t.Error(got)
+	for _, err := range []error{
+		fmt.Errorf("%w: the disk is full", engine.ErrFailed),
+		fmt.Errorf("%w: the database did not come back: %w", engine.ErrFailed, context.DeadlineExceeded), // which is no wait of a call
+	} {
+		if got := tools.RefusalOf(err).Message; !strings.Contains(got, "try again in a few seconds") || !strings.Contains(got, err.Error()) || !strings.Contains(got, "may have taken effect") {
+			t.Error(got)
+		}
 	}
 }
 
