@@ -157,7 +157,8 @@ func (m *top) drawList(p terminal.Paint) []string {
 		notes = append([]string{p.Dim(fmt.Sprintf("%d more below", more))}, notes...)
 	}
 	if m.cut(m.tab) {
-		notes = append(notes, p.Dim("there are more than are shown here"))
+		all := [...]string{topActors: "tree", topLeases: "leases", topQueues: "queue"}[m.tab]
+		notes = append(notes, p.Dim("there are more than are shown here: leasehold "+all+" shows all"))
 	}
 	if _, ended := m.actors(); ended > 0 && m.tab == topActors {
 		notes = append([]string{p.Dim(fmt.Sprintf("%d ended; a %s them", ended, pick(m.all, "hides", "shows")))}, notes...)
