@@ -38,7 +38,7 @@ function link(to, args = {}) {
 async function begin() {
   const code = new URLSearchParams(location.hash.slice(1)).get("code");
   if (code) {
-    history.replaceState(null, "", location.pathname); // it is good once, and nobody needs to see it
+    history.replaceState(null, "", location.pathname + location.search); // it is good once, and nobody needs to see it
     try {
       return enter(await signIn({ code }));
     } catch (err) {
@@ -98,7 +98,7 @@ function turn() {
   if (!who) return;
   const [, to, q] = /^#\/([a-z]+)(?:\?(.*))?$/.exec(location.hash) || [];
   params = new URLSearchParams(q || "");
-  const wanted = params.get("run") || model.run || lastRun() || model.runs[0]?.run || "";
+  const wanted = params.get("run") || new URLSearchParams(location.search).get("run") || model.run || lastRun() || model.runs[0]?.run || "";
   const run = model.runs.some((r) => r.run === wanted) ? wanted : model.runs[0]?.run || "";
   if (run !== model.run) {
     model.look(run);
