@@ -150,7 +150,7 @@ func examineDaemon(cmd *cobra.Command, inDatabase bool) []finding {
 	found, clocks := examineSocket(cmd)
 	daemon := daemonOf(cmd)
 	found = append(found, examineCertificates(daemon)...)
-	found = append(found, unlessStuck(func() []finding { return examinePlace(inDatabase || daemon.Database) })...)
+	found = append(found, unlessStuck(func() []finding { return examinePlace(daemon.State, inDatabase || daemon.Database) })...)
 	return append(found, clocks...)
 }
 

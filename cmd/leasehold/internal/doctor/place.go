@@ -152,11 +152,13 @@ func unlessStuck(check func() []finding) []finding {
 }
 
 // examinePlace checks the directory of the state, which may not exist yet. If a database
-// has the state, it only has the daemon's own files.
-func examinePlace(inDatabase bool) []finding {
-	dir, err := place.State()
-	if err != nil {
-		return []finding{faultOf("state", err)}
+// has the state, it only has the daemon's own files. An empty dir is the user's own.
+func examinePlace(dir string, inDatabase bool) []finding {
+	if dir == "" {
+		var err error
+		if dir, err = place.State(); err != nil {
+			return []finding{faultOf("state", err)}
+		}
 	}
 	files := dir
 	if !inDatabase {

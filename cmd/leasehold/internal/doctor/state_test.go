@@ -51,7 +51,7 @@ func TestAStateThatThisVersionCannotOpenIsNotWell(t *testing.T) {
 	}
 	check := func(l level, what string) {
 		t.Helper()
-		if found := examinePlace(false); len(found) != 1 || found[0].Level != l || !strings.Contains(found[0].What, what) {
+		if found := examinePlace("", false); len(found) != 1 || found[0].Level != l || !strings.Contains(found[0].What, what) {
 			t.Errorf("found %+v, not %s %q", found, l, what)
 		}
 	}
