@@ -18,8 +18,8 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// holderOf is the prefix of a recipient that is given as the holder of a lease.
-const holderOf = "holder of "
+// HolderOf is the prefix of a recipient that is given as the holder of a lease.
+const HolderOf = "holder of "
 
 // maxHolders is the greatest number of holders of one lease that a message can
 // go to.
@@ -113,7 +113,7 @@ func (se *Session) Send(ctx context.Context, to, text string, replyTo uuid.UUID)
 
 // recipients resolves to.
 func (se *Session) recipients(tx engine.Tx, to string) ([]recipient, error) {
-	if key, ok := strings.CutPrefix(to, holderOf); ok {
+	if key, ok := strings.CutPrefix(to, HolderOf); ok {
 		return se.holders(tx, key)
 	}
 	a, err := se.correspondent(tx, to)

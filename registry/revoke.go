@@ -110,10 +110,7 @@ func (c *Core) revoke(tx Tx, scope string, v *Revocation, done *Revoked) (more b
 		}
 		taken = append(taken, l)
 	}
-	if len(taken) == 0 && done.Count == 0 {
-		return false, refusal
-	}
-	if done.Token == 0 {
+	if done.Token == 0 && len(taken) > 0 {
 		done.Token = event.Next(tx)
 	}
 	for _, l := range taken {
@@ -133,6 +130,9 @@ func (c *Core) revoke(tx Tx, scope string, v *Revocation, done *Revoked) (more b
 		if l := (Lease{}); l.read(row) && l.held() && len(done.Next) < MaxListed {
 			done.Next = append(done.Next, l.Holder)
 		}
+	}
+	if done.Count == 0 {
+		return false, refusal
 	}
 	return more, nil
 }

@@ -84,7 +84,11 @@ func TestARevokeOfWhatIsSharedTakesItFromAllOrFromOne(t *testing.T) {
 			grants = append(grants, p.acquire(registry.Request{Key: "x", Shared: true}))
 		}
 		writer := w.wait(registry.Request{Key: "x"})
-		done := h.revoke(func(v *registry.Revocation) { v.Holder = "B" })
+		done := h.revoke(func(v *registry.Revocation) { v.Holder = "D" })
+		if done.Count != 0 || len(done.Next) != 3 {
+			t.Errorf("of somebody who does not hold it: %+v", done)
+		}
+		done = h.revoke(func(v *registry.Revocation) { v.Holder = "B" })
 		if done.Count != 1 || done.Holders[0].Path != "B" || len(done.Next) != 2 {
 			t.Errorf("of one: %+v", done)
 		}

@@ -379,6 +379,20 @@ func TestTheHookHeedsALeaseOfAFileElsewhere(t *testing.T) {
 	}
 }
 
+// A refused agent is told which of its files is not changed, and how to wait for that
+// one, also if somebody holds a directory above it.
+func TestTheHookNamesTheFileBelowALeasedDirectory(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	holder, _ := startShim(t, "--directory", shop)
+	holder.handshake()
+	holder.call(11, "run_lease_acquire", `{"path":"src/**","ttl_secs":60}`)
+	holder.answer(11)
+	newHooked(t, shop).mayNotWrite("src/a/x.go", "", `lease "file:src/**"`, "; src/a/x.go is not changed", `run_lease_acquire with key "file:src/a/x.go"`)
+}
+
 // An agent of Claude Code may go to another repository, such as a submodule. Its session
 // stays in the run of the directory that its client was started in, so the keys of its
 // leases are those of that project.

@@ -68,6 +68,15 @@ func TestAMessageIsInTheNextAnswer(t *testing.T) {
 		text, object = a.ask("lease_list", `{}`)
 		tells(t, "the one after", text, object)
 
+		// An agent may know a file that it was refused by its path alone.
+		a.ask("run_lease_acquire", `{"path":"src/app.ts"}`)
+		b.ask("actor_message", `{"to":"holder of ./src/app.ts","text":"may I have it?"}`)
+		text, object = a.ask("lease_list", `{}`)
+		tells(t, "the holder of a file", text, object, "may I have it?", `"about":"file:src/app.ts"`)
+		if text, _ := b.ask("actor_message", `{"to":"holder of src/b.ts","text":"hello"}`); !strings.Contains(text, `nobody holds the lease "src/b.ts"; if you need it, acquire it`) {
+			t.Errorf("of a file that nobody holds: %s", text)
+		}
+
 		// A refusal tells it too, and actor_inbox gives the text of both.
 		b.ask("actor_message", `{"to":"a","text":"first"}`)
 		text, object = a.ask("lease_renew", `{"lease_id":"x"}`)

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -24,7 +25,7 @@ func messageTools() []Tool {
 }
 
 type messageArgs struct {
-	To      string `json:"to" doc:"path, such as S1→W2; or \"holder of KEY\", of a lease" min:"1" max:"600"`
+	To      string `json:"to" doc:"path, such as S1→W2; or \"holder of KEY\", of a lease or file" min:"1" max:"600"`
 	Text    string `json:"text" doc:"what to say (≤ 16 KiB)" min:"1"`
 	ReplyTo string `json:"reply_to,omitempty" doc:"from the message that you answer: its message_id"`
 }
@@ -48,7 +49,23 @@ func sendMessage(ctx context.Context, se *dispatch.Session, a messageArgs) (sent
 		}
 	}
 	sent, err := se.Send(ctx, a.To, a.Text, replyTo)
+	if file, ok := holderOfFile(ctx, se, a.To); ok && errors.Is(err, dispatch.ErrNotFound) {
+		if s, none := se.Send(ctx, file, a.Text, replyTo); !errors.Is(none, dispatch.ErrNotFound) {
+			sent, err = s, none
+		}
+	}
 	return sentMessage{sent.ID.String(), sent.To, stampOf(sent.At)}, err
+}
+
+// holderOfFile returns the recipient "holder of src/app.ts" with the key of the lease
+// of that file. Agents take such a lease by the path, and may not know its key.
+func holderOfFile(ctx context.Context, se *dispatch.Session, to string) (string, bool) {
+	name, ok := strings.CutPrefix(to, dispatch.HolderOf)
+	if !ok {
+		return "", false
+	}
+	key, err := keyOrPath{Path: name}.in(ctx, se, dispatch.RunScope)
+	return dispatch.HolderOf + key, err == nil
 }
 
 type inboxArgs struct {

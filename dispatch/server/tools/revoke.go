@@ -24,7 +24,7 @@ func (a revokeArgs) revocation(ctx context.Context, se *dispatch.Session) (dispa
 type revoked struct {
 	Scope   string   `json:"scope" jsonschema:"layer or run"`
 	Key     string   `json:"key"`
-	Revoked bool     `json:"revoked" jsonschema:"false: nobody held it"`
+	Revoked bool     `json:"revoked" jsonschema:"false: nobody held it, or not the holder that was named"`
 	Holder  *holder  `json:"holder,omitempty" jsonschema:"who lost it, the first of several"`
 	Holders []holder `json:"holders,omitempty" jsonschema:"of a lease that was shared: the first of those who lost it"`
 	Count   int      `json:"count" jsonschema:"how many lost it"`
@@ -52,7 +52,10 @@ func revokedOf(v dispatch.Revocation, done registry.Revoked) revoked {
 
 func (r revoked) Text() string {
 	what := fmt.Sprintf("%s lease %q", r.Scope, r.Key)
-	if !r.Revoked {
+	switch {
+	case !r.Revoked && len(r.Next) > 0:
+		return fmt.Sprintf("nothing to revoke: the holder that you named does not hold %s; now held by %s", what, severalOf(r.Next, len(r.Next)))
+	case !r.Revoked:
 		return "nothing to revoke: nobody holds " + what
 	}
 	lost := r.Holders

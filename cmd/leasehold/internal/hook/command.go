@@ -16,6 +16,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -393,16 +394,17 @@ func refusalText(list []target, refusal *mcp.Refusal) string {
 	if refusal.Code != "LEASE_HELD" {
 		return "leasehold refused the write: " + refusal.Message
 	}
-	held, _ := connection.Decode[struct{ Key string }](refusal.Object)
-	name, ask := held.Key, "do something else, and try again then"
+	held, _ := connection.Decode[struct{ Key, Asked string }](refusal.Object)
+	key := cmp.Or(held.Asked, held.Key) // Asked is that of the file, if somebody holds a directory above it
+	name, ask := key, "do something else, and try again then"
 	for _, t := range list {
-		i := slices.Index(t.Keys, held.Key)
+		i := slices.Index(t.Keys, key)
 		if i < 0 {
 			continue
 		}
 		name = t.names[i]
 		if t.Home {
-			ask = fmt.Sprintf("do something else first, or call run_lease_acquire with key %q and wait_secs 50 to wait in line; then read the file again and repeat the change", held.Key)
+			ask = fmt.Sprintf("do something else first, or call run_lease_acquire with key %q and wait_secs 50 to wait in line; then read the file again and repeat the change", key)
 		}
 	}
 	what := name + " is not changed"

@@ -55,6 +55,7 @@ that revision are no longer kept.`,
 	f := cmd.Flags()
 	RunFlag(cmd, &run)
 	f.BoolVar(&s.follow, "follow", false, "keep showing new events, until Ctrl-C")
+	f.BoolVar(&s.follow, "watch", false, "the same as --follow")
 	f.Uint64Var(&s.since, "since", 0, "only what came after this `revision`")
 	f.StringVar(&key, "key", "", "only what concerns this lease or task")
 	f.StringVar(&actor, "actor", "", "only what concerns the actor at this `path`")
