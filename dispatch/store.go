@@ -52,7 +52,7 @@ func standing(tx engine.Tx, a Actor, name string) (id uuid.UUID, m layer.Member,
 	}
 	sub, ok := memberNamed(tx, a.Leads, name)
 	if !ok || sub.Role != Sublead {
-		return uuid.Nil, m, say(ErrNotFound, "no sub-lead %q in the layer of %s; call actor_list to see who is there", name, a.Path)
+		return uuid.Nil, m, say(ErrNotFound, "no sub-lead %q in the layer of %s; layer is \"self\", \"parent\" or the name of a sub-lead; call actor_list to see who is there", name, a.Path)
 	}
 	if !sub.ReadDown {
 		return uuid.Nil, m, forbidden("the layer of %s is its own: it was not spawned with read_down", sub.Path)
