@@ -53,6 +53,17 @@ func Path(dir, name string) (key string, err error) {
 	return key, nil
 }
 
+// Home replaces a ~ at the beginning of a path by the user's home directory, as shells
+// and the clients' tools do.
+func Home(name string) string {
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	return name
+}
+
 func wrong(format string, args ...any) error {
 	return &registry.ArgumentError{Argument: "path", Problem: fmt.Sprintf(format, args...)}
 }
@@ -116,6 +127,9 @@ func (s spelling) located(dir string) (string, error) {
 		from = p.Top
 	}
 	text := s.text
+	if !s.top {
+		text = Home(text)
+	}
 	if !path.IsAbs(text) {
 		text = from + "/" + text
 	}

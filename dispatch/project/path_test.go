@@ -79,6 +79,9 @@ func TestEverySpellingOfAPathIsOneKey(t *testing.T) {
 	wantPath(t, root, "pages/[id].tsx", "file:pages/[id].tsx")
 	wantPath(t, root, ".", "file:.")
 	wantPath(t, root, "/", "file:/")
+	t.Setenv("HOME", outside)
+	wantPath(t, root, "~/notes.md", "file:"+outside+"/notes.md")
+	wantPath(t, root, "file:~/notes.md", "file:~/notes.md")
 
 	for _, name := range []string{"src/**", "src/**/", "out/in/**", `src\**`, root + "/src/**", "file:src/**"} {
 		wantPath(t, root, name, "file:src/**")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,31 @@ import (
 // need is a lease as require_leases takes it.
 func need(scope, key string, token any) args {
 	return args{"scope": scope, "key": key, "token": token}
+}
+
+// A path that is meant as a pattern is refused, since its lease would guard none of the
+// files that are meant. A refusal says which of several leases is wrong.
+func TestALeaseOfAPatternIsRefused(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.actor(dispatch.Root, "", "boss")
+		w := h.actor(dispatch.Worker, "", "W1")
+		refused := func(tool string, a args, want string) {
+			t.Helper()
+			if no := fmt.Sprint(w.refused("INVALID_ARGUMENT", tool, a)["message"]); !strings.HasPrefix(no, want) {
+				t.Errorf("%s %v: %s", tool, a, no)
+			}
+		}
+		for _, path := range []string{"src/*.ts", "src/{a,b}.ts", "src/?.ts", "src/a?/**"} {
+			refused("run_lease_acquire", args{"path": path}, "path must name one file or directory, ")
+			pair := []args{{"scope": "run", "key": "x"}, {"scope": "run", "path": path}}
+			refused("lease_acquire_many", args{"leases": pair}, "leases[1]: path must name one file or directory, ")
+			pair[0]["token"], pair[1]["token"] = 1, 1
+			refused("kv_set", args{"path": "/shared/a", "value": 1, "require_leases": pair}, "require_leases[1]: path must name one file or directory, ")
+		}
+		for _, path := range []string{"pages/[id].tsx", "{{cookiecutter.name}}/a.py", "file:what?.txt"} {
+			w.ok("run_lease_acquire", args{"path": path})
+		}
+	})
 }
 
 // Every write with require_leases is refused if its lease has a new holder. The

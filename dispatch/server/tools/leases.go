@@ -263,7 +263,7 @@ func acquireMany(ctx context.Context, se *dispatch.Session, a acquireManyArgs) (
 		scope := dispatch.Scope(w.Scope)
 		key, err := w.in(ctx, se, scope)
 		if err != nil {
-			return manyGrants{}, err
+			return manyGrants{}, fmt.Errorf("leases[%d]: %w", i, err)
 		}
 		wants[i] = dispatch.Want{Scope: scope, Key: key, Shared: w.Mode == "shared"}
 	}

@@ -136,12 +136,7 @@ func existing(dir string) string {
 // absolute returns the path of a file with its links resolved. The file need not exist
 // yet.
 func absolute(dir, name string) (string, error) {
-	if rest, ok := strings.CutPrefix(name, "~/"); ok {
-		if home, err := os.UserHomeDir(); err == nil {
-			name = filepath.Join(home, rest)
-		}
-	}
-	if !filepath.IsAbs(name) {
+	if name = project.Home(name); !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)
 	}
 	return project.Resolve(name)
