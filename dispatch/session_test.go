@@ -312,7 +312,9 @@ func TestLayersThatASessionCanName(t *testing.T) {
 			{worker, "parent", "/shared/x", forbidden},
 			{lead, "open", "/shared/x", forbidden}, // read only
 			{lead, "S1", "/shared/x", forbidden},
-			{sub, "root", "/shared/x", func(err error) bool { return is(dispatch.ErrNotFound)(err) && strings.Contains(err.Error(), `"parent"`) }},
+			{sub, "root", "/shared/x", func(err error) bool {
+				return is(dispatch.ErrNotFound)(err) && strings.Contains(err.Error(), `"parent"`)
+			}},
 			{lead, "S9", "/shared/x", is(dispatch.ErrNotFound)},
 			{worker, "S1", "/shared/x", forbidden},
 		} {
