@@ -89,6 +89,32 @@ func TestACancelByKeyAfterARestartTakesTheCallOutOfTheLine(t *testing.T) {
 	})
 }
 
+// Each request of a program has a connection of its own, so that a cancel may overtake its
+// call. Its program will not read the answer of that.
+func TestACancelByKeyMayOvertakeItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{})).open()
+		two := one.another("two").open()
+		key := []string{"Idempotency-Key", "k"}
+		for _, call := range []struct{ path, body string }{
+			{"/leases", `{"key":"a"}`}, // the key belongs to the session
+			{"/leases", `{"key":"a","wait_secs":50}`},
+			{"/queues/q/tasks", `{"payload":1}`}, // the key belongs to the actor
+		} {
+			one.want(204, "DELETE", "/calls/k", "")
+			refused := one.want(409, "POST", call.path, call.body, key...)
+			if refused.text("code") != "REQUEST_ID_REUSED" {
+				t.Errorf("%s: %s", call.path, refused.body)
+			}
+			two.want(204, "POST", "/tasks/next", `{"queues":["q"],"ttl_secs":60}`)
+			two.want(200, "DELETE", "/leases/"+two.want(201, "POST", "/leases", `{"key":"a"}`).text("lease_id"), "")
+		}
+		one.want(204, "DELETE", "/calls/k", "")
+		time.Sleep(3 * time.Second) // no request of the call is on its way
+		one.want(201, "POST", "/leases", `{"key":"a"}`, key...)
+	})
+}
+
 // What a second call with the same request_id was told of is not taken from it.
 func TestACancelByKeyTakesNothingFromAnotherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -293,7 +293,10 @@ func (e *endpoint) cancelCall(w http.ResponseWriter, r *http.Request, actor disp
 		return
 	}
 	ofSession, ofActor := call.Known(hs.se.ID(), requestOf(key)), call.Known(actor.ID, requestOf(key))
-	hs.requests.cancelNamed(errCancelled, ofSession.Key(), ofActor.Key())
+	if !hs.requests.cancelNamed(errCancelled, ofSession.Key(), ofActor.Key()) {
+		hs.requests.cancelEarly(ofSession.Key())
+		hs.requests.cancelEarly(ofActor.Key())
+	}
 	e.server.retell(hs.se)
 	ctx := context.WithoutCancel(r.Context())
 	e.server.undone(hs.se, hs.se.Withdraw(ctx, ofSession))

@@ -66,7 +66,7 @@ type requests struct {
 	mu       sync.Mutex
 	running  map[string]*request
 	answered map[string]*request  // by key
-	early    map[string]time.Time // by key: when requests were cancelled that have not arrived yet
+	early    map[string]time.Time // by key, of the request or of its name: when those were cancelled that have not arrived yet
 	settled  list.List            // the answered ones that are not open, oldest first
 	waits    int                  // slots in use, each until its answer is written
 	others   int
@@ -176,10 +176,12 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 		last.delivered()
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	if at, ok := t.early[r.key]; ok {
-		delete(t.early, r.key)
-		if time.Since(at) <= lateCancel {
-			r.cancelLocked(errCancelled)
+	for _, key := range []string{r.key, r.name.Key()} {
+		if at, ok := t.early[key]; ok {
+			delete(t.early, key)
+			if time.Since(at) <= lateCancel {
+				r.cancelLocked(errCancelled)
+			}
 		}
 	}
 	return r, nil
@@ -367,21 +369,24 @@ func (r *request) cancelLocked(cause error) {
 
 // cancelNamed is cancel for calls that their client has named by keys of its own. The
 // caller must undo what was answered under the keys, whenever that was: nobody cancels
-// a call by its name whose answer it has.
-func (t *requests) cancelNamed(cause error, keys ...string) {
+// a call by its name whose answer it has. known is as in cancel.
+func (t *requests) cancelNamed(cause error, keys ...string) (known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	named := func(r *request) bool { return r.name.Recorded() && slices.Contains(keys, r.name.Key()) }
 	for _, r := range t.running {
 		if named(r) {
 			r.cancelLocked(cause)
+			known = true
 		}
 	}
 	for _, r := range t.answered {
 		if named(r) {
 			t.takeLocked(r)
+			known = true
 		}
 	}
+	return known
 }
 
 // maxEarly is how many requests can be cancelled before they arrive.
