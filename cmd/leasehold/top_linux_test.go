@@ -74,13 +74,15 @@ func TestTopOnATerminal(t *testing.T) {
 		t.Fatalf("dispatch: %v\n%s", err, out)
 	}
 
-	plain := openConsole(t, append(slices.Clone(env), "TERM=dumb"), "sh", "-c",
-		"leasehold top --run tree; leasehold dispatch "+manifest+"; leasehold runs --watch --all; sleep 1000")
-	plain.sees("leasehold: top needs a terminal")
-	plain.sees("run tree is over")
-	plain.sees("STATE")
-	if strings.Contains(plain.all.String(), "\x1b") {
-		t.Errorf("control sequences for a terminal that knows none: %q", plain.all.String())
+	for _, kind := range []string{"TERM=dumb", "TERM="} {
+		plain := openConsole(t, append(slices.Clone(env), kind), "sh", "-c",
+			"leasehold top --run tree; leasehold dispatch "+manifest+"; leasehold runs --watch --all; sleep 1000")
+		plain.sees("leasehold: top needs a terminal")
+		plain.sees("run tree is over")
+		plain.sees("STATE")
+		if strings.Contains(plain.all.String(), "\x1b") {
+			t.Errorf("%s: control sequences for a terminal that knows none: %q", kind, plain.all.String())
+		}
 	}
 
 	// A shell holds the terminal, so that it is there after top has ended.
@@ -150,6 +152,14 @@ func TestTopOnATerminal(t *testing.T) {
 		c.types("\x1c")
 		c.sees("\x1b[?1049l")
 		c.sees("SIGQUIT: quit")
+		c, before := start(t) // for which Ctrl-\ is a key
+		signalled(c, syscall.SIGQUIT)
+		c.sees("\x1b[?1049l")
+		c.sees("SIGQUIT: quit")
+		c.sees("ended with ")
+		if after := c.mode(); after != before {
+			t.Errorf("the terminal's mode is %x, was %x", after, before)
+		}
 	})
 	t.Run("Ctrl-Z", func(t *testing.T) {
 		for _, command := range []string{"top --run tree", "tree --all --watch"} {

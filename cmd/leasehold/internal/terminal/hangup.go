@@ -32,3 +32,21 @@ func UntilHangup(ctx context.Context) (_ context.Context, stop context.CancelFun
 	}
 	return ctx, func() { cancel(); signal.Stop(repeated) }
 }
+
+// UntilQuit returns a context that SIGQUIT ends, so that the caller can leave the alternate
+// screen. Then stop ends the process by that signal, as [OpenScreen] does.
+func UntilQuit(ctx context.Context) (_ context.Context, stop func()) {
+	if signal.Ignored(syscall.SIGQUIT) {
+		return ctx, func() {}
+	}
+	quit, cancel := signal.NotifyContext(ctx, syscall.SIGQUIT)
+	return quit, func() {
+		quitted := quit.Err() != nil && ctx.Err() == nil
+		cancel()
+		if quitted {
+			signal.Reset(syscall.SIGQUIT)
+			_ = syscall.Kill(os.Getpid(), syscall.SIGQUIT) // a process may signal itself
+			select {}                                      // another thread may get it
+		}
+	}
+}

@@ -55,8 +55,12 @@ func Is(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// Redraws reports whether w is a terminal that can draw over what it shows.
-func Redraws(w io.Writer) bool { return Is(w) && os.Getenv("TERM") != "dumb" }
+// Redraws reports whether w is a terminal that can draw over what it shows. Nothing is
+// known of one without TERM.
+func Redraws(w io.Writer) bool {
+	term := os.Getenv("TERM")
+	return Is(w) && term != "" && term != "dumb"
+}
 
 // Line makes a text one line that is safe for w.
 func Line(w io.Writer, text string) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -39,7 +40,11 @@ redrive a queue; q to quit.`,
 		RunE: exit.Tidily(func(cmd *cobra.Command, _ []string) error {
 			out, ok := terminal.FileOf(cmd.OutOrStdout()) // of which the program asks the size
 			if !ok || !terminal.Redraws(out) {
-				return exit.Hint(exit.Usagef("top needs a terminal"), "leasehold tree --watch and leasehold leases --watch print what changes elsewhere")
+				problem := exit.Usagef("top needs a terminal")
+				if ok && terminal.Is(out) {
+					problem = exit.Usagef("top needs a terminal that it can redraw, and TERM is %q", os.Getenv("TERM"))
+				}
+				return exit.Hint(problem, "leasehold tree --watch and leasehold leases --watch print what changes elsewhere")
 			}
 			link := &topLink{open: func() (*client.Client, error) { return connection.Operator(cmd, false) }}
 			defer link.close()
@@ -48,9 +53,11 @@ redrive a queue; q to quit.`,
 				return nil
 			}
 			// When the context ends, for example by SIGTERM or SIGHUP, Run restores the terminal.
-			_, err := tea.NewProgram(m, tea.WithContext(cmd.Context()), tea.WithoutSignalHandler(),
+			ctx, stop := terminal.UntilQuit(cmd.Context())
+			_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithoutSignalHandler(),
 				tea.WithInput(cmd.InOrStdin()), tea.WithOutput(out)).Run()
-			if cmd.Context().Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
+			stop()
+			if ctx.Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
 				return nil // Ctrl-C ends it normally
 			}
 			return err
