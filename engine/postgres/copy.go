@@ -163,8 +163,7 @@ func Reserve(ctx context.Context, o Options) (release func(), err error) {
 	}
 	var got bool
 	// A copy may take longer than a connection may be idle.
-	_, err = conn.Exec(ctx, "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'")
-	if err == nil {
+	if err = stayIdle(ctx, conn); err == nil {
 		err = conn.QueryRow(ctx, "SELECT pg_try_advisory_lock"+copyLock).Scan(&got)
 	}
 	if err == nil && !got {

@@ -32,7 +32,7 @@ func others(t *testing.T, dsn, where string) int {
 
 const terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
-// A database may end connections that wait. The next commit and the next read make new
+// An operator may end connections that wait. The next commit and the next read make new
 // ones. The operator is told of the trouble, and of its end.
 func TestConnectionsThatTheDatabaseEndsAreMadeAgain(t *testing.T) {
 	t.Parallel()
@@ -51,14 +51,12 @@ func TestConnectionsThatTheDatabaseEndsAreMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	for _, sql := range []string{"DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET idle_session_timeout = 200', current_database()); END$$", "SET idle_session_timeout = 0", terminate} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
 	put(t, e, "b", "~b")
 	for i := range 3 {
 		for n := 1; n > 0; time.Sleep(10 * time.Millisecond) {
+			if _, err := conn.Exec(t.Context(), terminate); err != nil {
+				t.Fatal(err)
+			}
 			if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'").Scan(&n); err != nil {
 				t.Fatal(err)
 			}
@@ -72,6 +70,36 @@ func TestConnectionsThatTheDatabaseEndsAreMadeAgain(t *testing.T) {
 	defer mu.Unlock()
 	if got := strings.Join(told, "\n"); !strings.Contains(got, "the database cannot be used, trying again for 1h") || !strings.Contains(got, "\nengine: the database can be used again, after ") {
 		t.Errorf("the operator was told %q", got)
+	}
+}
+
+// A database may end connections that wait. That of the leader may wait, because the
+// operator would be told of a trouble whenever nothing was written for a while.
+func TestALeaderMayWaitWhereADatabaseEndsIdleConnections(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	postgrestest.Exec(t, dsn, "DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET idle_session_timeout = 200', current_database()); END$$")
+	var mu sync.Mutex
+	var told []string
+	e := mustOpen(t, postgres.Options{DSN: dsn, Patience: time.Hour, Logf: func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, fmt.Sprintf(format, args...))
+	}})
+	put(t, e, "a")
+	waits, err := pgx.Connect(t.Context(), dsn) // from later on, so it is not ended first
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waits.Close(t.Context())
+	for others(t, dsn, fmt.Sprint("pid = ", waits.PgConn().PID())) > 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	put(t, e, "b")
+	mu.Lock()
+	defer mu.Unlock()
+	if len(told) > 0 {
+		t.Errorf("the operator was told %q", told)
 	}
 }
 

@@ -217,6 +217,9 @@ func prepare(ctx context.Context, conn *pgx.Conn, singleNode bool) error {
 	if err := seeAll(ctx, conn); err != nil {
 		return err
 	}
+	if err := stayIdle(ctx, conn); err != nil {
+		return err
+	}
 	return checkDurable(ctx, conn, singleNode)
 }
 
@@ -227,6 +230,13 @@ func seeAll(ctx context.Context, conn *pgx.Conn) error {
 	if hasCode(err, "42704") {
 		return nil // a database that has no row security
 	}
+	return err
+}
+
+// stayIdle lets a connection wait for longer than the database lets others. A server that
+// has nothing to write would else be told again and again that its database is away.
+func stayIdle(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'")
 	return err
 }
 
