@@ -52,3 +52,16 @@ func branchOf(dir string) string {
 		return ""
 	}
 }
+
+// branches has the branches of the directories of one answer, which may name one of them a
+// thousand times.
+type branches map[string]string
+
+func (b branches) of(dir string) string {
+	branch, known := b[dir]
+	if !known {
+		branch = branchOf(dir)
+		b[dir] = branch
+	}
+	return branch
+}

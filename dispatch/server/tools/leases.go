@@ -411,10 +411,11 @@ func scopesOf(word string) []dispatch.Scope {
 // session own.
 func leaseListOf(page dispatch.LeasePage, own uuid.UUID) leaseList {
 	list := leaseList{Leases: []listedLease{}, Next: page.Next}
+	found := branches{}
 	for _, info := range page.Leases {
 		l := listedLease{lease: leaseOf(info.Lease), Layer: info.Layer, TTLMS: info.TTL.Milliseconds(), Waiters: []waiting{}, InLine: info.InLine}
 		l.Name, l.Key = nameOrKey(info.Lease)
-		l.Holder.origin = originOf(info.Origin)
+		l.Holder.origin = originOf(info.Origin, found)
 		if info.Holder.Session == own {
 			l.LeaseID = info.ID.String()
 		}

@@ -187,6 +187,7 @@ func (o *operator) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs
 		return runList{}, err
 	}
 	list := runList{Runs: []run{}, Next: page.Next, Ended: page.Ended}
+	found := branches{}
 	for _, info := range page.Runs {
 		r := run{
 			Run: info.Name, CreatedAt: stampOf(info.CreatedAt), EndedAt: instant(info.EndedAt), Actors: []actor{},
@@ -199,7 +200,7 @@ func (o *operator) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs
 			}
 		}
 		for _, a := range info.Actors {
-			r.Actors = append(r.Actors, actorOf(a))
+			r.Actors = append(r.Actors, actorOf(a, found))
 		}
 		list.Runs = append(list.Runs, r)
 	}

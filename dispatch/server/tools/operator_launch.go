@@ -75,8 +75,9 @@ func (o *operator) dispatchRun(ctx context.Context, se *dispatch.Session, a disp
 		return dispatchedRun{}, err
 	}
 	out := dispatchedRun{RunID: info.ID.String(), Life: info.Dispatched.Life, Root: info.Root.String(), Actors: []actor{}}
+	found := branches{}
 	for _, a := range info.Actors {
-		out.Actors = append(out.Actors, actorOf(a))
+		out.Actors = append(out.Actors, actorOf(a, found))
 	}
 	return out, nil
 }
@@ -216,7 +217,7 @@ func (o *operator) launchExited(ctx context.Context, se *dispatch.Session, a Lau
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{actor: actorOf(info), Result: result}, nil
+	return outcome{actor: actorOf(info, branches{}), Result: result}, nil
 }
 
 type drainRunArgs struct {
@@ -295,8 +296,9 @@ func (o *operator) finishRun(ctx context.Context, se *dispatch.Session, a runArg
 		Run: info.Name, RunID: info.ID.String(), Life: info.Dispatched.Life,
 		CreatedAt: stampOf(info.CreatedAt), EndedAt: instant(info.EndedAt), Actors: []actor{},
 	}
+	found := branches{}
 	for _, a := range info.Actors {
-		out.Actors = append(out.Actors, actorOf(a))
+		out.Actors = append(out.Actors, actorOf(a, found))
 	}
 	return out, nil
 }

@@ -262,8 +262,8 @@ type origin struct {
 
 // originOf adds the branch that is checked out now. The session's record has
 // only the directory, because the branch may change.
-func originOf(o dispatch.Origin) origin {
-	return origin{o.Directory, branchOf(o.Directory), o.PID, o.Access}
+func originOf(o dispatch.Origin, b branches) origin {
+	return origin{o.Directory, b.of(o.Directory), o.PID, o.Access}
 }
 
 // String describes the origin for a refusal, or returns "".
@@ -302,7 +302,7 @@ func (r Refusal) locate(ctx context.Context, se *dispatch.Session, err error) Re
 		return r
 	}
 	h := holderOf(held.Holder)
-	h.origin = originOf(where)
+	h.origin = originOf(where, branches{})
 	if text := h.origin.String(); text != "" {
 		r.Data["holder"] = h
 		before, offered := strings.CutSuffix(r.Message, next)

@@ -71,7 +71,7 @@ func spawnedOf(made dispatch.Spawned, err error) (spawned, error) {
 	if err != nil {
 		return spawned{}, err
 	}
-	a := actorOf(made.ActorInfo)
+	a := actorOf(made.ActorInfo, branches{})
 	return spawned{
 		ActorID: a.ActorID, Name: a.Name, Path: a.Path, Role: a.Role, Status: a.Status, Agent: a.Agent,
 		BudgetUSD: a.BudgetUSD, Finished: made.Finished, Result: made.Result,
@@ -102,7 +102,7 @@ type outcome struct {
 }
 
 func outcomeOf(o dispatch.Outcome) outcome {
-	return outcome{actor: actorOf(o.ActorInfo), Result: o.Result}
+	return outcome{actor: actorOf(o.ActorInfo, branches{}), Result: o.Result}
 }
 
 func (o outcome) Text() string {

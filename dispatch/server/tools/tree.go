@@ -107,11 +107,11 @@ type leaseName struct {
 	Reason string `json:"reason,omitempty" jsonschema:"why it was lost"`
 }
 
-func actorOf(a dispatch.ActorInfo) actor {
+func actorOf(a dispatch.ActorInfo, b branches) actor {
 	out := actor{
 		ActorID: a.ID.String(), Name: a.Name, Role: string(a.Role), Path: a.Path, State: "idle",
 		Sessions: a.Sessions, Leases: a.Leases, Waiting: a.Waiting, CreatedAt: stampOf(a.CreatedAt),
-		Holds: contends(a.Holds), WaitsFor: contends(a.WaitsFor), origin: originOf(a.Origin),
+		Holds: contends(a.Holds), WaitsFor: contends(a.WaitsFor), origin: originOf(a.Origin, b),
 	}
 	switch {
 	case a.Ended():
@@ -178,8 +178,9 @@ func listActors(ctx context.Context, se *dispatch.Session, a listActorsArgs) (ac
 		return actorList{}, err
 	}
 	list := actorList{Actors: []actor{}, Next: next}
+	found := branches{}
 	for _, info := range infos {
-		actor := actorOf(info)
+		actor := actorOf(info, found)
 		actor.You = info.ID == se.Actor().ID
 		list.Actors = append(list.Actors, actor)
 	}
