@@ -39,6 +39,7 @@ var nextSteps = []struct{ which, next string }{
 	{"HTTP sessions of one actor", "end one first with DELETE"},
 	{"HTTP sessions", "try again later"},
 	{"HTTP connections of one actor", "close one first"},
+	{"connections of one actor", "end some clients first, or give each agent a token of its own (leasehold actor add)"},
 	{"connections of one ", "end some clients first"},
 	{"waiting calls in the daemon", "try again later"},
 	{"waiting calls of one ", "let one end first"},
