@@ -134,7 +134,7 @@ func (q *Queue) claim(tx *ledger, w *waiter, last bool) ([]Claimed, error) {
 	tasks := q.take(tx, w)
 	switch {
 	case len(tasks) > 0:
-		w.call.Record(tx, ClaimKind, encodeGrants(tasks...), w.keepAnswer())
+		w.answer(tx, tasks...)
 		return tasks, nil
 	case last:
 		return nil, nil
@@ -247,15 +247,6 @@ func (q *Queue) stillClaimed(tx *ledger, session uuid.UUID, answer string) (task
 		tasks = append(tasks, Claimed{Task: t, Token: token})
 	}
 	return tasks, nil
-}
-
-func encodeGrants(tasks ...Claimed) string {
-	w := record.New(20 * len(tasks))
-	for i := range tasks {
-		w.ID(tasks[i].ID)
-		w.Uint(tasks[i].Token)
-	}
-	return w.String()
 }
 
 // withdraw ends the claim of a client that is gone. The claim leaves its lines.

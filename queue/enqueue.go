@@ -43,11 +43,7 @@ const EnqueueKind call.Kind = "enqueue"
 // call that is sent again gets the task of the first call. In both cases
 // nothing is written, so the Fence is not checked.
 func (q *Queue) Enqueue(ctx context.Context, n NewTask) (Task, error) {
-	d, err := n.draft()
-	if err != nil {
-		return Task{}, err
-	}
-	tasks, err := q.enqueue(ctx, d)
+	tasks, err := q.enqueue(ctx, []NewTask{n})
 	if err != nil {
 		return Task{}, err
 	}
@@ -63,15 +59,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, list []NewTask) ([]Task, error)
 	if err := checkBatch("tasks", "payloads", list, func(n *NewTask) int { return len(n.Payload) }); err != nil {
 		return nil, err
 	}
-	drafts := make([]*draft, 0, len(list))
-	for i := range list {
-		d, err := list[i].draft()
-		if err != nil {
-			return nil, atTask(i, len(list), err)
-		}
-		drafts = append(drafts, d)
-	}
-	return q.enqueue(ctx, drafts...)
+	return q.enqueue(ctx, list)
 }
 
 func atTask(i, of int, err error) error {
@@ -81,7 +69,15 @@ func atTask(i, of int, err error) error {
 	return fmt.Errorf("task %d of %d: %w", i+1, of, err)
 }
 
-func (q *Queue) enqueue(ctx context.Context, drafts ...*draft) (tasks []Task, err error) {
+func (q *Queue) enqueue(ctx context.Context, list []NewTask) (tasks []Task, err error) {
+	drafts := make([]*draft, 0, len(list))
+	for i := range list {
+		d, err := list[i].draft()
+		if err != nil {
+			return nil, atTask(i, len(list), err)
+		}
+		drafts = append(drafts, d)
+	}
 	c := call.Of(ctx)
 	err = q.update(ctx, nil, func(tx *ledger) error {
 		tasks = make([]Task, 0, len(drafts))

@@ -14,11 +14,3 @@ func (t *Task) note(tx *ledger, e event.Event) {
 	e.Queue, e.Key = t.Queue, t.ID.String()
 	event.Record(tx, t.line.run(), e)
 }
-
-func (t *Task) noteEnd(tx *ledger, state State, cause string) {
-	kind := event.TaskCompleted + event.Kind(state-Completed)
-	if state == Completed || state == Failed {
-		cause = "" // it would only repeat the state
-	}
-	t.note(tx, event.Event{Kind: kind, Cause: cause})
-}

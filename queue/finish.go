@@ -134,7 +134,7 @@ func (q *Queue) SubmitMany(ctx context.Context, h registry.Holder, run uuid.UUID
 // words. Results are large and take long to compare, and that of a finished task
 // never changes, so again runs after the transaction that refused s.
 func (s *Submission) again(t Task, err error) (Task, error) {
-	if stale := (*StaleError)(nil); errors.As(err, &stale) && stale.Differs && stale.Task.State == s.State && sameJSON(stale.result, string(s.Result)) {
+	if stale, ok := errors.AsType[*StaleError](err); ok && stale.Differs && stale.Task.State == s.State && sameJSON(stale.result, string(s.Result)) {
 		return stale.Task, nil
 	}
 	return t, err
@@ -155,7 +155,7 @@ func (s *Submission) check() error {
 // submit is the rule: it finishes a task under its claim, in one transaction.
 func (q *Queue) submit(tx *ledger, h registry.Holder, run uuid.UUID, s *Submission) (Task, error) {
 	t, lease, err := q.claimed(tx, h, run, s.ID, s.Token)
-	if stale := (*StaleError)(nil); errors.As(err, &stale) && t.submitted() && t.last().Token == s.Token && t.last().Actor == h.Actor {
+	if stale, ok := errors.AsType[*StaleError](err); ok && t.submitted() && t.last().Token == s.Token && t.last().Actor == h.Actor {
 		result, err := t.submittedResult(tx)
 		if err != nil || t.State == s.State && result == string(s.Result) {
 			return t, err
@@ -221,7 +221,7 @@ func (q *Queue) Abandon(ctx context.Context, h registry.Holder, run, id uuid.UUI
 
 func (q *Queue) workerGivesBack(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64, cause string, delay func(Task) time.Duration) (t Task, err error) {
 	c := call.Of(ctx)
-	err = q.update(ctx, nil, func(tx *ledger) error {
+	return t, q.update(ctx, nil, func(tx *ledger) error {
 		answer, answered, err := c.Answered(tx, givingBack)
 		if err != nil {
 			return err
@@ -243,10 +243,6 @@ func (q *Queue) workerGivesBack(ctx context.Context, h registry.Holder, run, id 
 		c.Record(tx, givingBack, string([]byte{byte(t.State)}), 0)
 		return nil
 	})
-	if err != nil {
-		return Task{}, err
-	}
-	return t, nil
 }
 
 // Cancel finishes a task without a result; a finished task stays as it is. The

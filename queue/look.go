@@ -66,17 +66,13 @@ func (q *Queue) Wait(ctx context.Context, run, id uuid.UUID, wait time.Duration)
 	}
 	watch := q.eng.Watch(taskKey(id))
 	defer watch.Stop()
-	err = engine.Await(ctx, watch, wait, func(last bool) error {
+	return d, engine.Await(ctx, watch, wait, func(last bool) error {
 		d, err = q.Get(ctx, run, id)
 		if err == nil && !d.State.Finished() && !last {
 			return engine.ErrWait
 		}
 		return err
 	})
-	if err != nil {
-		return Detail{}, err
-	}
-	return d, nil
 }
 
 // Stats counts the tasks of a queue of a run.

@@ -92,7 +92,11 @@ const keepKey = 24 * time.Hour
 
 func (q *Queue) finish(tx *ledger, t *Task, state State, cause string) {
 	removeFromIndex(tx, t)
-	t.noteEnd(tx, state, cause)
+	e := event.Event{Kind: event.TaskCompleted + event.Kind(state-Completed)}
+	if state != Completed && state != Failed { // for those, the cause repeats the state
+		e.Cause = cause
+	}
+	t.note(tx, e)
 	endAttempt(tx, t, cause)
 	wall := tx.Wall()
 	t.State, t.due, t.byWall, t.FinishedAt = state, time.Time{}, false, wall
@@ -201,12 +205,9 @@ func getTask(tx *ledger, id uuid.UUID) (t Task, err error) {
 func getTaskOf(tx *ledger, run, id uuid.UUID) (Task, error) {
 	t, err := getTask(tx, id)
 	if err == nil && t.Run != run {
-		err = notFound(id)
+		return Task{}, notFound(id)
 	}
-	if err != nil {
-		return Task{}, err
-	}
-	return t, nil
+	return t, err
 }
 
 // read reads a task's record. Until the task first changes, the record may be

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -141,7 +140,7 @@ func (q *Queue) handOut(tx *ledger, l line) (more bool) {
 			w.joinLines(tx) // what was ready could not be read, and has been set aside
 			return false
 		}
-		w.call.Record(tx, ClaimKind, encodeGrants(tasks...), w.keepAnswer()) // wakes it
+		w.answer(tx, tasks...)
 		if tx.Spent() {
 			return true
 		}
@@ -150,7 +149,7 @@ func (q *Queue) handOut(tx *ledger, l line) (more bool) {
 }
 
 func dropPauses(tx engine.Tx, run uuid.UUID) {
-	for row := range tx.Scan(pausePrefix + strings.TrimPrefix(string(lineOf(run, "")), accountPrefix)) {
+	for row := range tx.Scan(pauseKey(lineOf(run, ""))) {
 		tx.Delete(row.Key)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
@@ -41,13 +40,20 @@ func newWaiter(ctx context.Context, c Claim) *waiter {
 	return w
 }
 
-// keepAnswer returns how long the claim's answer is kept. With a request_id it
-// is kept for as long as the session holds the tasks if nobody extends them.
-func (w *waiter) keepAnswer() time.Duration {
-	if w.RequestID == "" {
-		return call.Keep
+// answer records the tasks as the claim's answer, which wakes it if it waits.
+// With a request_id, the answer is kept for as long as the session holds the
+// tasks if nobody extends them.
+func (w *waiter) answer(tx engine.Tx, tasks ...Claimed) {
+	r := record.New(20 * len(tasks))
+	for i := range tasks {
+		r.ID(tasks[i].ID)
+		r.Uint(tasks[i].Token)
 	}
-	return w.TTL + call.Keep
+	keep := call.Keep
+	if w.RequestID != "" {
+		keep += w.TTL
+	}
+	w.call.Record(tx, ClaimKind, r.String(), keep)
 }
 
 func (w *waiter) rowIn(l line) string { return waiterKeys(l) + record.Fixed(w.number) }
@@ -79,8 +85,7 @@ func (q *Queue) giveToWaiter(tx *ledger, t *Task) bool {
 	if w == nil {
 		return false
 	}
-	claimed := q.begin(tx, t, w.Holder, w.TTL)
-	w.call.Record(tx, ClaimKind, encodeGrants(claimed), w.keepAnswer()) // wakes it
+	w.answer(tx, q.begin(tx, t, w.Holder, w.TTL))
 	return true
 }
 
@@ -88,10 +93,7 @@ func (q *Queue) giveToWaiter(tx *ledger, t *Task) bool {
 // it, or nil if there is none. It also removes claims that are gone, and claims
 // that another call with the same request_id has already answered.
 func (q *Queue) nextWaiter(tx *ledger, l line) *waiter {
-	if q.room.empty() {
-		return nil // the usual case
-	}
-	if isPaused(tx, l) {
+	if q.room.empty() || isPaused(tx, l) {
 		return nil
 	}
 	for row := range tx.Scan(waiterKeys(l)) {
