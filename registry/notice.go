@@ -137,11 +137,10 @@ func (n *Notice) raise(tx Tx, actor uuid.UUID, write func(engine.Row)) (kept boo
 	if kept = count.untold < MaxUntold; kept {
 		write(row)
 		markUntold(tx, row.Key)
-		count.untold++
 	} else if n.Kind == Loss {
 		count.dropped++
+		count.put(tx, actor)
 	}
-	count.put(tx, actor)
 	return kept
 }
 
@@ -165,8 +164,12 @@ func (c *Core) Forgot(tx Tx, actor uuid.UUID, cause Cause) {
 	n.raise(tx, actor, tx.Put)
 }
 
+// markUntold marks a notice as one that was not told, and counts it.
 func markUntold(tx Tx, notice string) {
 	tx.Touch(engine.Row{Key: untoldKey(notice), Value: record.Fixed(1)})
+	count := newsOf(tx, lostActor(notice))
+	count.untold++
+	count.put(tx, lostActor(notice))
 }
 
 // untoldRows yields the rows of the notices that an actor has not been told of.
@@ -376,15 +379,12 @@ const Retold = time.Minute
 
 // again returns the row of a notice as that of one to be told again if it was
 // told within the last [Retold], and reports whether it was.
-func (n *Notice) again(tx Tx, actor uuid.UUID, row engine.Row) (engine.Row, bool) {
+func (n *Notice) again(tx Tx, row engine.Row) (engine.Row, bool) {
 	if !n.told || n.sure || !tx.Now().Before(row.Due) {
 		return row, false
 	}
 	n.told = false
 	markUntold(tx, row.Key)
-	count := newsOf(tx, actor)
-	count.untold++
-	count.put(tx, actor)
 	row.Value, row.Due = n.encode(), tx.Now().Add(keepLost)
 	return row, true
 }
@@ -397,7 +397,7 @@ func (c *Core) Retell(tx Tx, h Holder, told []Notice) {
 		if !ok || !n.read(row) || !n.isFor(h.Session) {
 			continue
 		}
-		if row, ok := n.again(tx, h.Actor, row); ok {
+		if row, ok := n.again(tx, row); ok {
 			tx.Touch(row)
 		}
 	}
@@ -411,16 +411,15 @@ func (c *Core) leaveNotice(tx Tx, row engine.Row) {
 	var n Notice
 	readable := n.read(row)
 	row.Owner = uuid.Nil
-	actor := lostActor(row.Key)
 	if readable {
-		row, _ = n.again(tx, actor, row)
+		row, _ = n.again(tx, row)
 	}
 	if !n.told {
 		row.Due = tx.Now().Add(keepLost)
 	}
 	tx.Put(row)
 	if !n.told { // the actor's other sessions can tell it from now on, and look only after a change
-		newsOf(tx, actor).put(tx, actor)
+		newsOf(tx, lostActor(row.Key)).put(tx, lostActor(row.Key))
 	}
 }
 

@@ -53,9 +53,6 @@ func (c *Core) Recover(ctx context.Context) error {
 			highest = max(highest, l.Token)
 			if !l.told {
 				markUntold(tx, row.Key)
-				n := newsOf(tx, lostActor(row.Key))
-				n.untold++
-				n.put(tx, lostActor(row.Key))
 			}
 		}
 		if err := event.Recover(tx, highest); err != nil {

@@ -233,8 +233,7 @@ const releasing call.Kind = "release"
 func (c *Core) release(tx Tx, caller Holder, id uuid.UUID) (released bool, why string, err error) {
 	l, ok := leaseByID(tx, id)
 	if !ok {
-		var lost *LostError
-		if errors.As(c.lost(tx, caller, id, Notice{}), &lost) {
+		if lost, ok := errors.AsType[*LostError](c.lost(tx, caller, id, Notice{})); ok {
 			return false, lost.Reason, nil
 		}
 		return false, "not held", nil

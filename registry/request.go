@@ -107,12 +107,7 @@ func (req *Request) check(wants []Want) error {
 	return nil
 }
 
-func checkKey(key string) error {
-	if err := checkText("key", key, 1, MaxKey); err != nil {
-		return err
-	}
-	return checkPath(key)
-}
+func checkKey(key string) error { return cmp.Or(checkText("key", key, 1, MaxKey), checkPath(key)) }
 
 // CheckParty reports what is wrong with a party's name.
 func CheckParty(party string) error { return checkText("as", party, 0, MaxParty) }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -52,7 +53,7 @@ const revokeBatch = 256
 // uses several. A call that is sent again continues with the leases that
 // existed when it was first sent.
 func (r *Registry) Revoke(ctx context.Context, v Revocation) (done Revoked, err error) {
-	if err := v.check(); err != nil {
+	if err := cmp.Or(checkKey(v.Key), checkText("reason", v.Reason, 1, MaxReason)); err != nil {
 		return Revoked{}, err
 	}
 	asked := call.Of(ctx)
@@ -75,13 +76,6 @@ func (r *Registry) Revoke(ctx context.Context, v Revocation) (done Revoked, err 
 		})
 	}
 	return done, err
-}
-
-func (v *Revocation) check() error {
-	if err := checkKey(v.Key); err != nil {
-		return err
-	}
-	return checkText("reason", v.Reason, 1, MaxReason)
 }
 
 // revoke is the rule: it revokes one batch of the leases on the key, and
