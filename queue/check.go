@@ -20,7 +20,7 @@ import (
 // not nil, Check calls it from time to time with the number of rows read so
 // far, and stops with the error that progress returns.
 func (q *Queue) Check(in engine.Tx, progress func(rows int64) error) error {
-	c := &checker{q: q, tx: &ledger{Tx: in, q: q}, counts: make(map[line]*counted), progress: progress}
+	c := &checker{q: q, tx: &ledger{Tx: in, q: q}, counts: make(map[line]*account), progress: progress}
 	if err := checkRows(in); err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (q *Queue) Check(in engine.Tx, progress func(rows int64) error) error {
 	c.each(waiterPrefix, c.waiter)
 	c.each(accountPrefix, c.account)
 	for l, n := range c.counts {
-		c.fault("queue %s has %+v and no account", l.queue(), n.Stats)
+		c.fault("queue %s has %+v and no account", l.queue(), n.stats)
 	}
 	if c.more > 0 {
 		c.faults = append(c.faults, fmt.Errorf("queue: and %d more", c.more))
@@ -51,19 +51,12 @@ const maxFaults = 1000
 type checker struct {
 	q        *Queue
 	tx       *ledger
-	counts   map[line]*counted
+	counts   map[line]*account // what was counted of each queue; it must be due by then
 	faults   []error
 	more     int
 	rows     int64
 	progress func(int64) error
 	stopped  error
-}
-
-// A counted is what Check has counted of a queue.
-type counted struct {
-	Stats
-	bytes uint64
-	due   time.Time // the queue must be due by then
 }
 
 func (c *checker) fault(format string, args ...any) { c.add(fmt.Errorf("queue: "+format, args...)) }
@@ -115,10 +108,10 @@ func (c *checker) must(t *Task, key string) (value string) {
 	return row.Value
 }
 
-func (c *checker) countOf(l line) *counted {
+func (c *checker) countOf(l line) *account {
 	n := c.counts[l]
 	if n == nil {
-		n = &counted{Stats: Stats{Queue: l.queue()}}
+		n = &account{stats: Stats{Queue: l.queue()}}
 		c.counts[l] = n
 	}
 	return n
@@ -126,13 +119,11 @@ func (c *checker) countOf(l line) *counted {
 
 // wanted notes when the queue must be due. A queue with times of the wall clock
 // is checked every wallCheck.
-func (c *checker) wanted(n *counted, at time.Time, byWall bool) {
+func (c *checker) wanted(n *account, at time.Time, byWall bool) {
 	if byWall {
 		at = c.tx.Now().Add(wallCheck)
 	}
-	if n.due.IsZero() || at.Before(n.due) {
-		n.due = at
-	}
+	n.wanted(c.tx, at, false)
 }
 
 // task checks one task, found by its payload's row, and counts it.
@@ -155,7 +146,7 @@ func (c *checker) task(row engine.Row) {
 		return
 	}
 	n := c.countOf(t.line)
-	*n.of(t.State, t.Priority)++
+	*n.stats.of(t.State, t.Priority)++
 	if !t.State.Finished() {
 		n.bytes += uint64(t.Size)
 	}
@@ -188,7 +179,7 @@ func (c *checker) task(row engine.Row) {
 }
 
 // entry checks the entry of a task in its index.
-func (c *checker) entry(t *Task, n *counted) {
+func (c *checker) entry(t *Task, n *account) {
 	in, tail := t.entry()
 	if tail == "" {
 		return
@@ -250,7 +241,7 @@ func (c *checker) corrupt(row engine.Row) {
 	}
 	id, _ := idOf(row, false)
 	n := c.countOf(lineNamed(row.Key[begin : len(row.Key)-tail]))
-	n.Corrupt++
+	n.stats.Corrupt++
 	c.wanted(n, time.Time{}, true)
 	c.add(corruptTask(id, row.Key))
 }
@@ -293,8 +284,8 @@ func (c *checker) account(row engine.Row) {
 	a := c.tx.accountOf(l)
 	n := c.countOf(l)
 	delete(c.counts, l)
-	if a.stats != n.Stats {
-		c.fault("queue %s counts %+v and has %+v", l.queue(), a.stats, n.Stats)
+	if a.stats != n.stats {
+		c.fault("queue %s counts %+v and has %+v", l.queue(), a.stats, n.stats)
 	}
 	if a.bytes != n.bytes {
 		c.fault("queue %s counts %d bytes and has %d", l.queue(), a.bytes, n.bytes)
