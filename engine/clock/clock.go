@@ -4,6 +4,8 @@ package clock
 import (
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Clock is the source of time of an engine.
@@ -37,6 +39,16 @@ func Go() Clock {
 		Running: func() time.Duration { return time.Duration(time.Now().UnixNano()) },
 		Wall:    time.Now,
 	}
+}
+
+// Running reads a clock that runs while the machine sleeps and cannot be set.
+// Only differences between its readings are meaningful.
+func Running() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(clockID, &t); err != nil {
+		panic("clock: the clock of the machine cannot be read: " + err.Error())
+	}
+	return time.Duration(t.Nano())
 }
 
 // Boot identifies the boot of the machine; "" if it is unknown. It is read only
