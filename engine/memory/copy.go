@@ -68,17 +68,14 @@ func Copy(ctx context.Context, from Reader, to Store, progress func(records int6
 		return Sum{}, err
 	}
 	for _, key := range []string{clockKey, spreadKey} {
-		if err == nil {
-			_, err = from.Get(Meta, key, func(record []byte) error { return c.add(Meta, []byte(key), record) })
+		if _, err := from.Get(Meta, key, func(record []byte) error { return c.add(Meta, []byte(key), record) }); err != nil {
+			return Sum{}, err
 		}
 	}
 	if u, several := from.(Union); several && len(u) > 1 {
 		c.writes = append(c.writes, Write{Space: Meta, Key: spreadKey, due: never})
 	}
-	if err == nil {
-		err = c.flush()
-	}
-	return s.done(), err
+	return s.done(), c.flush()
 }
 
 // Marked returns the greatest number that a mark (see [engine.Mark]) begins

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -284,15 +285,15 @@ func (t *tx) growth() (n int) {
 }
 
 func (t *tx) rollback() {
-	for i := len(t.undo) - 1; i >= 0; i-- {
-		if u := t.undo[i]; u.was != nil {
+	for _, u := range slices.Backward(t.undo) {
+		if u.was != nil {
 			t.set.put(u.was)
 		} else {
 			t.set.delete(u.is.key)
 		}
 	}
-	for i := len(t.coldUndo) - 1; i >= 0; i-- {
-		if u := &t.coldUndo[i]; u.had {
+	for _, u := range slices.Backward(t.coldUndo) {
+		if u.had {
 			t.cold.Set(u.key, u.was)
 		} else {
 			t.cold.Delete(u.key)

@@ -312,18 +312,11 @@ func (s *store) inspectLog(name string, last, marked bool) error {
 }
 
 func (s *store) cut(name string, size int64) error {
-	path := s.fs.PathJoin(s.fs.dir, name)
-	from, err := s.fs.Open(path)
+	content, err := s.fs.read(s.fs.PathJoin(s.fs.dir, name))
 	if err != nil {
 		return err
 	}
-	content := make([]byte, size)
-	_, err = io.ReadFull(from, content)
-	_ = from.Close()
-	if err != nil {
-		return err
-	}
-	return s.writeFile(name, func(vfs.File) []byte { return content })
+	return s.writeFile(name, func(vfs.File) []byte { return content[:size] })
 }
 
 // writeFile replaces a file, or creates it. After a crash the file has either
