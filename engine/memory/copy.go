@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash"
 	"time"
 
@@ -133,7 +132,7 @@ func SumOf(ctx context.Context, store Reader, progress func(records int64)) (Sum
 	s := newSummer()
 	err := walkAll(ctx, store, func(space Space, key, record []byte) error {
 		if _, _, _, err := decode(record); err != nil {
-			return fmt.Errorf("%w: key %q: %w", engine.ErrCorrupt, key, err)
+			return corrupt(key, err)
 		}
 		if n := s.add(space, key, record); n%(1<<10) == 0 {
 			progress(n)
@@ -200,7 +199,7 @@ type copier struct {
 func (c *copier) add(space Space, key, record []byte) error {
 	value, owner, due, err := decode(record)
 	if err != nil {
-		return fmt.Errorf("%w: key %q: %w", engine.ErrCorrupt, key, err)
+		return corrupt(key, err)
 	}
 	c.writes = append(c.writes, Write{Space: space, Key: string(key), value: string(value), owner: owner, due: due})
 	if c.size += len(key) + len(record); c.size < copyBatch {

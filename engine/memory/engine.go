@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,10 +92,7 @@ func Open(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.store = store
-	if err := e.load(o); err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	if err := e.failure.Failed(); err != nil {
+	if err := cmp.Or(e.load(o), e.failure.Failed()); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	return e, nil
