@@ -74,7 +74,8 @@ func Copy(ctx context.Context, from Reader, to Store, progress func(records int6
 	if u, several := from.(Union); several && len(u) > 1 {
 		c.writes = append(c.writes, Write{Space: Meta, Key: spreadKey, due: never})
 	}
-	return s.done(), c.flush()
+	err = c.flush()
+	return s.done(), err
 }
 
 // Marked returns the greatest number that a mark (see [engine.Mark]) begins
