@@ -177,15 +177,17 @@ func (s *store) Close() error {
 
 var formatKey = append([]byte{byte(memory.Meta)}, "format"...)
 
+const formatVersion = 3
+
 // Format is the format number of the files of a state. A version that has a smaller number
 // does not open them.
-const Format = 3
+const Format = formatVersion
 
 // checkFormat refuses a state that a later version of this package has written,
 // and otherwise writes the present version. It returns the version found, or 0.
 func (s *store) checkFormat() (found byte, err error) {
 	if found, err = s.format(); err == nil && found == 0 {
-		err = s.db.Set(formatKey, []byte{Format}, pebble.Sync)
+		err = s.db.Set(formatKey, []byte{formatVersion}, pebble.Sync)
 	}
 	return found, err
 }
@@ -193,14 +195,14 @@ func (s *store) checkFormat() (found byte, err error) {
 // format returns the version of the files, or 0 if they have none yet.
 func (s *store) format() (found byte, err error) {
 	_, err = s.Get(memory.Meta, "format", func(value []byte) error {
-		if len(value) != 1 || value[0] < Format { // no lower one was released
+		if len(value) != 1 || value[0] < formatVersion { // no lower one was released
 			return fmt.Errorf("%w: key %q", engine.ErrCorrupt, "format")
 		}
 		found = value[0]
 		return nil
 	})
-	if err == nil && found > Format {
-		err = fmt.Errorf("%w: its files have format %d, and this version reads formats up to %d", engine.ErrNewer, found, Format)
+	if err == nil && found > formatVersion {
+		err = fmt.Errorf("%w: its files have format %d, and this version reads formats up to %d", engine.ErrNewer, found, formatVersion)
 	}
 	return found, err
 }
