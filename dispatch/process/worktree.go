@@ -50,9 +50,6 @@ func Branch(run, path string) string {
 		if strings.HasSuffix(part, ".") || strings.HasSuffix(part, ".lock") {
 			part += "-"
 		}
-		if part == "" {
-			part = "-"
-		}
 		parts[i] = part
 	}
 	return "leasehold/" + strings.Join(parts, "/")
@@ -125,9 +122,9 @@ func MakeWorktree(ctx context.Context, dir, path, branch string) (*Worktree, err
 	// A branch that an earlier run left with commits stays. This worktree gets
 	// the next free name.
 	for n := 2; w.dropEmpty(ctx, branch) != nil; n++ {
-		if err := ctx.Err(); err != nil || n > maxBranches {
-			return nil, errors.Join(err, fmt.Errorf("worktree for %s: the branch is there already, and so are %d more of its name: "+
-				"merge what you want of them, then git branch -D the others", w.Branch, maxBranches-1))
+		if n > maxBranches {
+			return nil, fmt.Errorf("worktree for %s: the branch is there already, and so are %d more of its name: "+
+				"merge what you want of them, then git branch -D the others", w.Branch, maxBranches-1)
 		}
 		branch = fmt.Sprintf("%s-%d", w.Branch, n)
 	}
@@ -301,15 +298,9 @@ func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string,
 	return true, "", nil
 }
 
-// errNoGit says what is missing.
-var errNoGit = errors.New("git is not installed, or not in PATH: worktrees need it")
-
 // notRepository returns a clearer error if git failed because dir is in no
 // repository.
 func notRepository(dir string, err error) error {
-	if errors.Is(err, errNoGit) {
-		return err
-	}
 	if info, statErr := os.Stat(dir); statErr != nil {
 		return statErr
 	} else if !info.IsDir() {
@@ -354,7 +345,7 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success():
 		return strings.TrimRight(stdout.String(), "\n"), nil
 	case errors.Is(err, exec.ErrNotFound):
-		return "", errNoGit
+		return "", errors.New("git is not installed, or not in PATH: worktrees need it")
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	default:

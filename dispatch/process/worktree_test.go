@@ -192,7 +192,9 @@ func TestKeptWorktreeIsTakenOver(t *testing.T) {
 
 // So is one whose branch was left: its work is not committed.
 func TestKeptWorktreeIsTakenOverOnWhateverBranch(t *testing.T) {
-	for name, leave := range map[string][]string{"mine": {"-c", "mine"}, "": {"--detach"}} {
+	for name, leave := range map[string][]string{
+		"mine": {"-c", "mine"}, "leasehold/run/W1-mine": {"-c", "leasehold/run/W1-mine"}, "": {"--detach"},
+	} {
 		repo := repository(t)
 		path := filepath.Join(t.TempDir(), "wt")
 		makeWorktree(t, repo, path, "leasehold/run/W1")
@@ -203,7 +205,20 @@ func TestKeptWorktreeIsTakenOverOnWhateverBranch(t *testing.T) {
 			t.Errorf("on branch %q: %+v", name, w)
 		}
 		remove(t, w, "not committed")
+		if err := os.Remove(filepath.Join(path, "new")); err != nil {
+			t.Fatal(err)
+		}
+		remove(t, w, "no longer on its branch")
 	}
+}
+
+// Nobody can tell which of its commits are work.
+func TestKeptWorktreeWithAHistoryOfItsOwnStays(t *testing.T) {
+	repo, path := repository(t), filepath.Join(t.TempDir(), "wt")
+	makeWorktree(t, repo, path, "leasehold/run/W1")
+	root := git(t, path, "-c", "user.name=A", "-c", "user.email=a@example.com", "commit-tree", "-m", "from scratch", "HEAD^{tree}")
+	git(t, path, "reset", "--quiet", "--hard", root)
+	remove(t, makeWorktree(t, repo, path, "leasehold/run/W1"), "new commits")
 }
 
 // git was killed while it made it, and so was whoever had asked for it. Nobody knows whether
@@ -249,6 +264,9 @@ func TestWorktreesOfOthersStayOnTheList(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove(t, w, "")
+	if list := git(t, repo, "worktree", "list"); strings.Contains(list, path) {
+		t.Errorf("one that is gone is on the list: %s", list)
+	}
 	remove(t, makeWorktree(t, repo, path, "leasehold/run/W1"), "")
 	makeWorktree(t, repo, path, "leasehold/run/W1")
 	if err := os.RemoveAll(path); err != nil {
@@ -280,6 +298,9 @@ func TestUndoneWorktreeLeavesNothing(t *testing.T) {
 	hookAtCheckout(t, repo, "touch $tree/generated")
 	w := makeWorktree(t, repo, filepath.Join(t.TempDir(), "wt"), "leasehold/run/W1")
 	remove(t, w, "not committed")
+	if err := os.Remove(filepath.Join(w.Path, ".git")); err != nil { // git removes no such worktree
+		t.Fatal(err)
+	}
 	if err := w.Undo(t.Context()); err != nil || traces(t, repo) != before || exists(w.Path) {
 		t.Errorf("%v; left: %s", err, traces(t, repo))
 	}
@@ -324,6 +345,13 @@ func TestWorktreeOfASubdirectoryIsInThatSubdirectory(t *testing.T) {
 		if info, err := os.Stat(w.Dir); err != nil || !info.IsDir() {
 			t.Error(err)
 		}
+		if err := os.RemoveAll(w.Dir); err != nil {
+			t.Fatal(err)
+		}
+		if again := makeWorktree(t, filepath.Join(repo, sub), w.Path, "leasehold/run/W1"); again.Made || !exists(w.Dir) {
+			t.Errorf("taken over: %+v, and its directory exists: %v", again, exists(w.Dir))
+		}
+		git(t, w.Path, "checkout", "--quiet", ".")
 		remove(t, w, "")
 	}
 }
@@ -343,6 +371,14 @@ func TestBranchOfAnEarlierRunIsKeptIfItHasCommits(t *testing.T) {
 	}
 	if text := git(t, repo, "show", "leasehold/run/W1:README"); text != "work" {
 		t.Errorf("the earlier work is now %q", text)
+	}
+	git(t, repo, "branch", "leasehold/run/W1-3", "leasehold/run/W1")
+	third := makeWorktree(t, repo, filepath.Join(t.TempDir(), "wt"), "leasehold/run/W1")
+	if third.Branch != "leasehold/run/W1-4" {
+		t.Errorf("branch %s", third.Branch)
+	}
+	if !exists(next.Path) { // its branch has no commits, but somebody may be at work
+		t.Error("the worktree of another run is gone")
 	}
 	again := makeWorktree(t, repo, path, "leasehold/run/W1") // for the same run, resumed
 	if again.Branch != next.Branch || again.Path != next.Path {
@@ -376,6 +412,8 @@ func TestWorktreeThatCannotBeLeavesNothing(t *testing.T) {
 		"a file in HEAD":       {t.Context(), shadowed, "wt", "not a directory"},
 		"no commit":            {t.Context(), bare, "wt", "has no commit to begin at"},
 		"a path that is taken": {t.Context(), repo, occupied, "is in the way"},
+		"a path in the tree":   {t.Context(), repo, filepath.Join(repo, "sub"), "is in the way"},
+		"another repository":   {t.Context(), repo, repository(t), "is in the way"},
 		"a caller who is gone": {cancelled, repo, "wt", "canceled"},
 	} {
 		path := c.path
@@ -391,6 +429,19 @@ func TestWorktreeThatCannotBeLeavesNothing(t *testing.T) {
 	}
 	if !exists(filepath.Join(occupied, "file")) {
 		t.Error("what was there is gone")
+	}
+}
+
+func TestOnlyTheFirstWordsOfGitAreTold(t *testing.T) {
+	repo := repository(t)
+	before := traces(t, repo)
+	hookAtCheckout(t, repo, "for n in 1 2 3 4 5 6 7 8; do echo line $n >&2; done; exit 1")
+	_, err := process.MakeWorktree(t.Context(), repo, filepath.Join(t.TempDir(), "wt"), "leasehold/run/W1")
+	if err == nil || !strings.HasSuffix(err.Error(), "line 4; line 5; and 3 lines more") {
+		t.Errorf("error: %v", err)
+	}
+	if after := traces(t, repo); after != before {
+		t.Errorf("left:\n%s", after)
 	}
 }
 
@@ -437,9 +488,12 @@ func TestWorktreeIsOfTheDirectoryWhateverTheEnvironmentSays(t *testing.T) {
 	repo, other := repository(t), repository(t)
 	t.Setenv("GIT_DIR", filepath.Join(other, ".git"))
 	t.Setenv("GIT_WORK_TREE", other)
+	t.Setenv("GIT_COMMON_DIR", filepath.Join(other, ".git"))
+	t.Setenv("GIT_INDEX_FILE", filepath.Join(other, ".git", "index"))
 	w := makeWorktree(t, repo, filepath.Join(t.TempDir(), "wt"), "leasehold/run/W1")
-	os.Unsetenv("GIT_DIR")
-	os.Unsetenv("GIT_WORK_TREE")
+	for _, name := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE"} {
+		os.Unsetenv(name)
+	}
 	if list := git(t, other, "worktree", "list"); strings.Contains(list, w.Path) {
 		t.Errorf("the other repository has it: %s", list)
 	}
@@ -509,6 +563,34 @@ func TestWorktreesOfOtherRepositoriesAreMadeMeanwhile(t *testing.T) {
 	defer cancel()
 	if _, err := process.MakeWorktree(ctx, other, filepath.Join(where, "other"), "leasehold/run/other"); err != nil {
 		t.Error(err)
+	}
+}
+
+// An actor that waits for another's hook may be cancelled meanwhile.
+func TestWhoWaitsForGitMayBeCancelled(t *testing.T) {
+	repo, where := repository(t), t.TempDir()
+	first := makeWorktree(t, repo, filepath.Join(where, "first"), "leasehold/run/first")
+	hookAtCheckout(t, repo, "touch begun; while [ -e begun ]; do sleep 0.1; done")
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer os.Remove(filepath.Join(repo, "begun"))
+	wg.Go(func() {
+		if _, err := process.MakeWorktree(t.Context(), repo, filepath.Join(where, "second"), "leasehold/run/second"); err != nil {
+			t.Error(err)
+		}
+	})
+	until(t, "the hook runs", func() bool { return exists(filepath.Join(repo, "begun")) })
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	undone := make(chan error, 1)
+	go func() { undone <- first.Undo(cancelled) }()
+	select {
+	case err := <-undone:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("error: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for the hook")
 	}
 }
 
