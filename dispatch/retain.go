@@ -99,7 +99,7 @@ func (s *State) removeActor(tx engine.Tx, a Actor) {
 // dropPeer removes up to limit entries that an actor has in its layer, unless
 // another actor has its name now. It returns true once none is left.
 func (s *State) dropPeer(tx engine.Tx, a Actor, caps Caps, limit int) (done bool) {
-	if m, ok := memberNamed(tx, a.Layer, a.Name); !ok || m.ID != a.ID || a.Role == Root {
+	if m, ok := memberNamed(tx, a.Layer, a.Name); !ok || m.ID != a.ID {
 		return true
 	}
 	return s.layer(a.Layer, caps).Store().In(tx).DropPeer(a.Name, limit)
@@ -275,7 +275,7 @@ func (s *State) retireSome(tx engine.Tx, kinds []string) (more bool) {
 			n++
 			tx.Delete(row.Key)
 			if kind == retireRunKind {
-				s.retireRun(tx, row.Value, id)
+				s.retireRun(tx, row.Value)
 			} else {
 				s.retireActor(tx, id)
 			}
@@ -285,14 +285,10 @@ func (s *State) retireSome(tx engine.Tx, kinds []string) (more bool) {
 }
 
 // retireRun removes a run whose retention is over. A run that has been resumed
-// since stays; if it has ended again, its retention starts from that end.
-func (s *State) retireRun(tx engine.Tx, name string, id uuid.UUID) {
-	run, there := getRun(tx, name)
-	switch {
-	case !there || run.ID != id || run.EndedAt.IsZero():
-	case tx.Wall().Before(run.EndedAt.Add(s.opts.Keep.Runs)):
-		tx.Put(engine.Row{Key: retireKey(retireRunKind, run.EndedAt, run.ID), Value: run.Name})
-	default:
+// since stays; if it has ended again, there is another row for that end.
+func (s *State) retireRun(tx engine.Tx, name string) {
+	run, _ := getRun(tx, name)
+	if !run.EndedAt.IsZero() && !tx.Wall().Before(run.EndedAt.Add(s.opts.Keep.Runs)) {
 		s.removeRun(tx, run)
 	}
 }
