@@ -68,11 +68,15 @@ func TestARunGoesOnAfterDays(t *testing.T) {
 				}
 				tr.exit(name, work.Exit{Status: work.Succeeded})
 			}
-			tr.die()
 			if up { // it is the launcher's machine that was off
+				tr.die()
 				time.Sleep(26 * time.Hour)
-			} else {
+			} else { // it is the whole machine: nobody has counted the processes as lost
 				h.close()
+				for pid := range tr.pids + 1 {
+					h.alive.Store(pid, false)
+				}
+				h.alive.Store(launcherPID, false)
 				time.Sleep(26 * time.Hour)
 				h.open()
 				synctest.Wait()

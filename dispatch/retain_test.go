@@ -54,9 +54,16 @@ func TestADispatchedRunIsRemoved(t *testing.T) {
 // The retention of a run that is resumed after its end begins with its last end.
 func TestAResumedRunIsKeptFromItsLastEnd(t *testing.T) {
 	inHouse(t, dispatch.Options{Keep: short}, func(t *testing.T, h *house) {
+		spawn := func(tr *troupe) {
+			t.Helper()
+			tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Name: "W1"})
+			tr.start()
+		}
 		finish := func(tr *troupe) {
 			t.Helper()
-			tr.exit("root", work.Exit{Status: work.Failed})
+			for _, path := range []string{"W1", "root"} {
+				tr.exit(path, work.Exit{Status: work.Failed})
+			}
 			if _, err := h.FinishRun(t.Context(), tr.op, "r"); err != nil {
 				t.Fatal(err)
 			}
@@ -69,21 +76,23 @@ func TestAResumedRunIsKeptFromItsLastEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			next.start()
+			spawn(next)
 			return next
 		}
 		there := func(after string) {
 			t.Helper()
-			if runs, err := h.Runs(t.Context(), "r"); err != nil || len(runs) != 1 || len(runs[0].Actors) != 1 {
+			if runs, err := h.Runs(t.Context(), "r"); err != nil || len(runs) != 1 || len(runs[0].Actors) != 2 {
 				t.Fatalf("%s: %+v %v", after, runs, err)
 			}
 		}
 		first := h.dispatch(work.Settings{})
 		first.start()
+		spawn(first)
 		finish(first)
 		time.Sleep(time.Hour)
 		second := again(first)
 		time.Sleep(4 * time.Hour)
-		there("it lives, long after its first end")
+		there("it lives, long after its first end and that of its worker")
 		finish(second)
 		time.Sleep(time.Hour)
 		third := again(second)
@@ -184,14 +193,13 @@ func TestAnActorIsForgottenWithItsEntries(t *testing.T) {
 func TestManyActorsAreForgottenAtOnce(t *testing.T) {
 	inHouse(t, dispatch.Options{Keep: short}, func(t *testing.T, h *house) {
 		h.add(dispatch.Root, "", "boss")
-		h.add(dispatch.Sublead, "", "S1")
 		for i := range 100 {
-			h.add(dispatch.Worker, "S1", fmt.Sprintf("w%d", i))
+			h.add(dispatch.Worker, "", fmt.Sprintf("w%d", i))
+			if err := h.EndActor(t.Context(), "r", fmt.Sprintf("w%d", i), "done"); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := h.EndActor(t.Context(), "r", "S1", "done"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(85 * time.Minute) // two looks after its retention: S1 waits for the others
+		time.Sleep(75 * time.Minute)
 		if got := h.tree(); len(got) != 1 {
 			t.Errorf("left: %v", got)
 		}

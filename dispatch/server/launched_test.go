@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -20,7 +22,8 @@ import (
 const visitorSocket = "SERVER_TEST_SOCKET"
 
 // TestSocketVisitor is no test but a process: on a line of input it greets a
-// daemon in two ways, and prints what it is taken for.
+// daemon in two ways, or shows it the tokens of the line over one connection, and prints
+// what it is taken for.
 func TestSocketVisitor(t *testing.T) {
 	path := os.Getenv(visitorSocket)
 	if path == "" {
@@ -28,6 +31,25 @@ func TestSocketVisitor(t *testing.T) {
 	}
 	var line string
 	fmt.Scanln(&line)
+	if line != "go" {
+		transport := &http.Transport{MaxConnsPerHost: 1, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}}
+		for token := range strings.SplitSeq(line, ",") {
+			r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://localhost/api/v1/leases", nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			resp, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			if err != nil || resp.Body.Close() != nil {
+				t.Fatal(err)
+			}
+			fmt.Println("taken for:", resp.StatusCode, strings.Contains(string(body), "FORBIDDEN"))
+		}
+		return
+	}
 	for _, hello := range []server.Hello{{Operator: true}, {Run: "default", Name: "me"}} {
 		nc, err := net.Dial("unix", path)
 		if err != nil {
@@ -60,7 +82,7 @@ func TestAProcessThatIsLaunchedIsNoOperator(t *testing.T) {
 		}
 	}()
 
-	visit := func(running func(pid int)) string {
+	visit := func(line string, running func(pid int)) string {
 		t.Helper()
 		visitor := exec.Command(os.Args[0], "-test.run=^TestSocketVisitor$")
 		visitor.Env = append(os.Environ(), visitorSocket+"="+path)
@@ -74,7 +96,7 @@ func TestAProcessThatIsLaunchedIsNoOperator(t *testing.T) {
 			t.Fatal(err)
 		}
 		running(visitor.Process.Pid)
-		if _, err := input.Write([]byte("go\n")); err != nil {
+		if _, err := input.Write([]byte(line + "\n")); err != nil {
 			t.Fatal(err)
 		}
 		if err := visitor.Wait(); err != nil {
@@ -88,7 +110,7 @@ func TestAProcessThatIsLaunchedIsNoOperator(t *testing.T) {
 		}
 		return strings.Join(taken, ", ")
 	}
-	if got := visit(func(int) {}); got != "operator, default me" {
+	if got := visit("go", func(int) {}); got != "operator, default me" {
 		t.Errorf("before there is a run: %s", got)
 	}
 
@@ -102,19 +124,25 @@ func TestAProcessThatIsLaunchedIsNoOperator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.state.NextOrders(ctx, op, "tree", 0); err != nil {
+	orders, err := d.state.NextOrders(ctx, op, "tree", 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got := visit(func(int) {}); got != "FORBIDDEN, FORBIDDEN" {
+	if got := visit("go", func(int) {}); got != "FORBIDDEN, FORBIDDEN" {
 		t.Errorf("another child of the dispatcher: %s", got)
 	}
-	got := visit(func(pid int) {
+	root := func(pid int) {
 		if err := d.state.LaunchStarted(ctx, op, "tree", info.Root, pid, ""); err != nil {
 			t.Fatal(err)
 		}
-	})
-	if got != "FORBIDDEN, tree root" {
+	}
+	if got := visit("go", root); got != "FORBIDDEN, tree root" {
 		t.Errorf("the root's process: %s", got)
+	}
+	d.token(t, "root")
+	tokens := orders.Launch[0].Token + "," + d.token(t, "another")
+	if got := visit(tokens, root); got != "200 false, 403 true" {
+		t.Errorf("the root's process shows its token and then another's: %s", got)
 	}
 	if _, _, err := d.state.LaunchExited(ctx, op, "tree", info.Root, work.Exit{Status: work.Succeeded}); err != nil {
 		t.Error(err)
