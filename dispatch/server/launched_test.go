@@ -36,17 +36,20 @@ func TestSocketVisitor(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}}
 		for token := range strings.SplitSeq(line, ",") {
-			r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://localhost/api/v1/leases", nil)
+			token, session, _ := strings.Cut(token, "|")
+			r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://localhost/mcp", strings.NewReader(ping))
 			r.Header.Set("Authorization", "Bearer "+token)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Mcp-Session-Id", session)
 			resp, err := transport.RoundTrip(r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			body, err := io.ReadAll(resp.Body)
-			if err != nil || resp.Body.Close() != nil {
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil { // so that the connection is used again
 				t.Fatal(err)
 			}
-			fmt.Println("taken for:", resp.StatusCode, strings.Contains(string(body), "FORBIDDEN"))
+			resp.Body.Close()
+			fmt.Println("taken for:", resp.StatusCode)
 		}
 		return
 	}
@@ -140,9 +143,10 @@ func TestAProcessThatIsLaunchedIsNoOperator(t *testing.T) {
 		t.Errorf("the root's process: %s", got)
 	}
 	d.token(t, "root")
-	tokens := orders.Launch[0].Token + "," + d.token(t, "another")
-	if got := visit(tokens, root); got != "200 false, 403 true" {
-		t.Errorf("the root's process shows its token and then another's: %s", got)
+	another := d.token(t, "another")
+	session := openOver(t, d.listenTCP(t), another) // by a process that nobody knows
+	if got := visit(orders.Launch[0].Token+","+another+"|"+session, root); got != "400, 403" {
+		t.Errorf("the root's process shows its token, without a session, and then another's with its session: %s", got)
 	}
 	if _, _, err := d.state.LaunchExited(ctx, op, "tree", info.Root, work.Exit{Status: work.Succeeded}); err != nil {
 		t.Error(err)
