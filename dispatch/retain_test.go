@@ -89,7 +89,7 @@ func TestAResumedRunIsKeptFromItsLastEnd(t *testing.T) {
 		first.start()
 		spawn(first)
 		finish(first)
-		time.Sleep(time.Hour)
+		time.Sleep(30 * time.Minute)
 		second := again(first)
 		time.Sleep(4 * time.Hour)
 		there("it lives, long after its first end and that of its worker")

@@ -342,7 +342,12 @@ func TestLaunchRefuses(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.task.Directory, "plain.sh"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(s.task.Directory, "here.sh"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(s.task.Directory)
 	for want, p := range map[string]agent.Profile{
+		"here.sh is not in the PATH: install it, or name it by its whole path":        {Command: []string{"here.sh"}, Env: map[string]string{"PATH": "."}},
 		"an argument of sh has a secret in it: name the variable that has it instead": {Command: []string{"sh", "-c", "echo " + s.task.Token}},
 		"nobody is not in the PATH: install it, or name it by its whole path":         {Command: []string{"nobody"}},
 		"./plain.sh cannot be executed: chmod +x it":                                  {Command: []string{"./plain.sh"}},

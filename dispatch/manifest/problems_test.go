@@ -65,10 +65,15 @@ func TestProblems(t *testing.T) {
 func TestTheProgramOfAScriptExists(t *testing.T) {
 	dir := t.TempDir()
 	for line, problem := range map[string]string{
-		"#!/no/such/program":           `DIR/agent begins with "#!/no/such/program": /no/such/program is not there`,
-		"#! /no/such/program -e":       `DIR/agent begins with "#! /no/such/program -e": /no/such/program is not there`,
-		"#!/bin/sh\r":                  `DIR/agent begins with "#!/bin/sh\r": no program has that name: save it with the line ends of Unix`,
-		"#!/usr/bin/env no-program":    `DIR/agent begins with "#!/usr/bin/env no-program": no-program is not in the PATH`,
+		"#!/no/such/program":                              `DIR/agent begins with "#!/no/such/program": /no/such/program is not there`,
+		"#! /no/such/program -e":                          `DIR/agent begins with "#! /no/such/program -e": /no/such/program is not there`,
+		"#!/bin/sh\r":                                     `DIR/agent begins with "#!/bin/sh\r": no program has that name: save it with the line ends of Unix`,
+		"#!/usr/bin/env no-program":                       `DIR/agent begins with "#!/usr/bin/env no-program": no-program is not in the PATH`,
+		"#!/no/such/program/" + strings.Repeat("x/", 100): `DIR/agent begins with "#!/no/such/program/` + strings.Repeat("x/", 100) + `": /no/such/program/`,
+		"#!sh":                         `DIR/agent begins with "#!sh": DIR/sh is not there`,
+		"#!/usr/bin/env":               "",
+		"#!/bin/sh no-program":         "",
+		"#!/bin/sh\t-e":                "",
 		"#!/usr/bin/env -S sh -e":      "",
 		"#!/usr/bin/env A=1 sh":        "",
 		"#!/usr/bin/env sh":            "",
