@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -53,15 +54,34 @@ func Path(dir, name string) (key string, err error) {
 	return key, nil
 }
 
+// CheckOne refuses a path that is meant as one of several files: a lease would guard none
+// of them. Brackets are no sign of that, because frameworks name files such as [id].tsx.
+// What begins with "file:" is a key, or is written so on purpose. [Path] refuses a *.
+func CheckOne(name string) error {
+	if strings.HasPrefix(name, filekey.Prefix) || !pattern.MatchString(name) {
+		return nil
+	}
+	return wrong(oneOnly + "; for a file that really has such a name write file: and its path from the top of the project")
+}
+
+var pattern = regexp.MustCompile(`\?|\{[^{}]*,[^{}]*\}`)
+
+const oneOnly = "must name one file or directory, or with /** at its end a directory and all below it; take several with lease_acquire_many"
+
 // Home replaces a ~ at the beginning of a path by the user's home directory, as shells
 // and the clients' tools do.
 func Home(name string) string {
-	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+	if rest, ok := inHome(name); ok {
 		if home, err := os.UserHomeDir(); err == nil {
 			return filepath.Join(home, rest)
 		}
 	}
 	return name
+}
+
+// inHome returns what follows a ~ at the beginning of a path.
+func inHome(name string) (rest string, ok bool) {
+	return strings.CutPrefix(name+"/", "~/")
 }
 
 func wrong(format string, args ...any) error {
@@ -98,7 +118,7 @@ func (s spelling) check() error {
 	case !utf8.ValidString(s.text):
 		return wrong("must be valid UTF-8")
 	case strings.Contains(s.text, "*"):
-		return wrong("must name one file or directory, or with /** at its end a directory and all below it; no other pattern is known")
+		return wrong(oneOnly)
 	case strings.ContainsFunc(s.text, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return wrong("must be printable")
 	default:
@@ -109,7 +129,8 @@ func (s spelling) check() error {
 // lexical returns the canonical path from the text alone.
 func (s spelling) lexical() (string, error) {
 	clean := path.Clean(s.text)
-	if path.IsAbs(clean) || strings.HasPrefix(clean+"/", "../") {
+	_, home := inHome(clean)
+	if path.IsAbs(clean) || strings.HasPrefix(clean+"/", "../") || home && !s.top {
 		return "", wrong("must be relative to the top of the project, and in it: it is not known where you work")
 	}
 	return clean, nil

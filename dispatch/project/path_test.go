@@ -81,6 +81,7 @@ func TestEverySpellingOfAPathIsOneKey(t *testing.T) {
 	wantPath(t, root, "/", "file:/")
 	t.Setenv("HOME", outside)
 	wantPath(t, root, "~/notes.md", "file:"+outside+"/notes.md")
+	wantPath(t, root, "~/", "file:"+outside)
 	wantPath(t, root, "file:~/notes.md", "file:~/notes.md")
 
 	for _, name := range []string{"src/**", "src/**/", "out/in/**", `src\**`, root + "/src/**", "file:src/**"} {
@@ -92,7 +93,7 @@ func TestEverySpellingOfAPathIsOneKey(t *testing.T) {
 	wantPath(t, root, "out/**", "file:"+outside+"/**")
 
 	noPath(t, root, "", "empty")
-	noPath(t, root, "src/*.ts", "no other pattern")
+	noPath(t, root, "src/*.ts", "take several with lease_acquire_many")
 	noPath(t, root, "a\x00b", "printable")
 	noPath(t, root, "a\xff", "UTF-8")
 	noPath(t, root, "loop/x", "symbolic links")
@@ -162,7 +163,8 @@ func TestWithoutADirectoryOnlyTheTextCounts(t *testing.T) {
 	wantPath(t, "", "./src//app.ts", "file:src/app.ts")
 	wantPath(t, "", `src\..\lib\**`, "file:lib/**")
 	wantPath(t, "", "**", "file:**")
-	for _, name := range []string{"/etc/hosts", "../x", "file:/etc/hosts", "a/../../b"} {
+	wantPath(t, "", "file:~/x", "file:~/x")
+	for _, name := range []string{"/etc/hosts", "../x", "file:/etc/hosts", "a/../../b", "~/x", "~", "./~/**"} {
 		noPath(t, "", name, "relative")
 	}
 }

@@ -334,8 +334,9 @@ func (c *webConn) known(actor uuid.UUID) error {
 
 // paced slows down a connection that has shown no token, or was told to show one or to
 // come back later: its answer waits or, if that has been sent, its next request. So such
-// requests come only so fast that they leave the processors to others. Each actor has a pace of its own, and those who have
-// shown no token share one. So a client that is served waits for none of them.
+// requests come only so fast that they leave the processors to others. Each actor has a
+// pace of its own, and those who have shown no token share one. So a client that is served
+// waits for none of them.
 func (e *endpoint) paced(routes http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		routes.ServeHTTP(w, r)

@@ -233,8 +233,8 @@ func seeAll(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// stayIdle lets a connection wait for longer than the database lets others. A server that
-// has nothing to write would else be told again and again that its database is away.
+// stayIdle lets a connection wait for longer than the database lets others. Otherwise the
+// log would say after each quiet time that the database cannot be used.
 func stayIdle(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'")
 	return err

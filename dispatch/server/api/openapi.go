@@ -254,7 +254,7 @@ func sessionOperations() []sessionOperation {
 	}
 	shown := &response{Description: "OK", Content: content(jsonType, ref("SessionInfo"))}
 	cancel := one(http.MethodDelete, "/calls/{key}", "call_cancel", "Cancel a call by its Idempotency-Key", http.StatusNoContent, &response{Description: "Cancelled, if there is such a call"})
-	cancel.Description = "A call that is under way ends, and the leases, claims, tasks, messages and actors that it took or made are given back or removed, also if its answer was sent: for a program that has closed the connection of a call and does not know whether the answer came. What it changed stays, such as an entry of a store or the expiry of a lease. If no request of the call has arrived yet, one that arrives within two seconds is refused as cancelled. A call that was answered more than ten minutes ago, or that granted something to another session, is not known: nothing happens."
+	cancel.Description = "A call that is under way ends, and the leases, claims, tasks, messages and actors that it took or made are given back or removed, also if its answer was sent: for a program that has closed the connection of a call and does not know whether the answer came. What it changed stays, such as an entry of a store or the expiry of a lease. If no request of the call has arrived yet, the next one is refused as cancelled if it arrives within two seconds. A call that was answered more than ten minutes ago, or that granted something to another session, is not known: nothing happens."
 	key := &jsonschema.Schema{Type: "string", MinLength: new(1), MaxLength: new(256), Description: "the Idempotency-Key"}
 	cancel.Parameters = []parameter{sessionParameter(false), parameterOf("key", "path", key, true)}
 	return []sessionOperation{

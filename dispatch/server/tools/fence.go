@@ -3,14 +3,12 @@ package tools
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/project"
 	"github.com/leasehold/leasehold/kvstore"
 	"github.com/leasehold/leasehold/registry"
-	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // fenceArgs are the leases that a write requires.
@@ -31,21 +29,16 @@ func (a fenceArgs) fence(ctx context.Context, se *dispatch.Session) (f registry.
 	for i, r := range a.Require {
 		key, err := r.in(ctx, se, dispatch.Scope(r.Scope))
 		if err != nil {
-			return f, fmt.Errorf("require_leases[%d]: %w", i, err)
+			return f, of("require_leases", i, len(a.Require), err)
 		}
 		need, err := se.Requirement(dispatch.Scope(r.Scope), key, r.Token)
 		if err != nil {
-			return f, fmt.Errorf("require_leases[%d]: %w", i, err)
+			return f, of("require_leases", i, len(a.Require), err)
 		}
 		f.Leases = append(f.Leases, need)
 	}
 	return f, nil
 }
-
-// pattern matches a path that is meant as one of several files, and would be a lease of
-// none of them. Brackets are no sign of that: frameworks name files such as [id].tsx.
-// [project.Path] refuses a *.
-var pattern = regexp.MustCompile(`\?|\{[^{}]*,[^{}]*\}`)
 
 // A keyOrPath names a lease.
 type keyOrPath struct {
@@ -60,9 +53,10 @@ func (k keyOrPath) in(ctx context.Context, se *dispatch.Session, scope dispatch.
 	switch {
 	case (key == "") == (k.Path == ""):
 		return "", &registry.ArgumentError{Argument: "key", Problem: "must be given, or path instead, and not both"}
-	case pattern.MatchString(k.Path) && !strings.HasPrefix(k.Path, filekey.Prefix):
-		return "", &registry.ArgumentError{Argument: "path", Problem: "must name one file or directory, or with /** at its end a directory and all below it; take several with lease_acquire_many; for a file that really has such a name write file:PATH"}
 	case k.Path != "":
+		if err := project.CheckOne(k.Path); err != nil {
+			return "", err
+		}
 		dir, err := se.Directory(ctx)
 		if err != nil {
 			return "", err

@@ -34,6 +34,7 @@ func TestALeaseOfAPatternIsRefused(t *testing.T) {
 			refused("run_lease_acquire", args{"path": path}, "path must name one file or directory, ")
 			pair := []args{{"scope": "run", "key": "x"}, {"scope": "run", "path": path}}
 			refused("lease_acquire_many", args{"leases": pair}, "leases[1]: path must name one file or directory, ")
+			refused("lease_acquire_many", args{"leases": pair[1:]}, "path must name one file or directory, ")
 			pair[0]["token"], pair[1]["token"] = 1, 1
 			refused("kv_set", args{"path": "/shared/a", "value": 1, "require_leases": pair}, "require_leases[1]: path must name one file or directory, ")
 		}

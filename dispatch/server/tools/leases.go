@@ -253,6 +253,14 @@ func acquireRun(ctx context.Context, se *dispatch.Session, a acquireRunArgs) (ru
 	return runGrant{g.ID.String(), key, leaseOf(g.Lease), g.Reentrant, g.Similar}, err
 }
 
+// of says which of several leases of an argument an error is about.
+func of(argument string, i, several int, err error) error {
+	if several == 1 {
+		return err
+	}
+	return fmt.Errorf("%s[%d]: %w", argument, i, err)
+}
+
 func acquireMany(ctx context.Context, se *dispatch.Session, a acquireManyArgs) (manyGrants, error) {
 	req, err := a.request(ctx)
 	if err != nil {
@@ -263,7 +271,7 @@ func acquireMany(ctx context.Context, se *dispatch.Session, a acquireManyArgs) (
 		scope := dispatch.Scope(w.Scope)
 		key, err := w.in(ctx, se, scope)
 		if err != nil {
-			return manyGrants{}, fmt.Errorf("leases[%d]: %w", i, err)
+			return manyGrants{}, of("leases", i, len(a.Leases), err)
 		}
 		wants[i] = dispatch.Want{Scope: scope, Key: key, Shared: w.Mode == "shared"}
 	}

@@ -49,9 +49,11 @@ func sendMessage(ctx context.Context, se *dispatch.Session, a messageArgs) (sent
 		}
 	}
 	sent, err := se.Send(ctx, a.To, a.Text, replyTo)
-	if file, ok := holderOfFile(ctx, se, a.To); ok && errors.Is(err, dispatch.ErrNotFound) {
-		if s, none := se.Send(ctx, file, a.Text, replyTo); !errors.Is(none, dispatch.ErrNotFound) {
-			sent, err = s, none
+	if errors.Is(err, dispatch.ErrNotFound) {
+		if file, ok := holderOfFile(ctx, se, a.To); ok {
+			if s, none := se.Send(ctx, file, a.Text, replyTo); !errors.Is(none, dispatch.ErrNotFound) {
+				sent, err = s, none
+			}
 		}
 	}
 	return sentMessage{sent.ID.String(), sent.To, stampOf(sent.At)}, err

@@ -101,8 +101,8 @@ type outcome struct {
 	Left   bool            `json:"result_left_out,omitempty" jsonschema:"it has a result, and those before it fill the answer: ask again for it"`
 }
 
-func outcomeOf(o dispatch.Outcome) outcome {
-	return outcome{actor: actorOf(o.ActorInfo, branches{}), Result: o.Result}
+func outcomeOf(o dispatch.Outcome, b branches) outcome {
+	return outcome{actor: actorOf(o.ActorInfo, b), Result: o.Result}
 }
 
 func (o outcome) Text() string {
@@ -121,7 +121,7 @@ func actorStatus(ctx context.Context, se *dispatch.Session, a actorArg) (outcome
 	if err != nil {
 		return outcome{}, err
 	}
-	out := outcomeOf(o)
+	out := outcomeOf(o, branches{})
 	out.You = o.ID == se.Actor().ID
 	return out, nil
 }
@@ -162,8 +162,9 @@ func awaitActors(ctx context.Context, se *dispatch.Session, a awaitArgs) (outcom
 		return outcomes{}, err
 	}
 	out := outcomes{Done: done, Actors: []outcome{}}
+	found := branches{}
 	for _, o := range list {
-		out.Actors = append(out.Actors, outcomeOf(o))
+		out.Actors = append(out.Actors, outcomeOf(o, found))
 	}
 	size := 0
 	for i := range out.Actors {
@@ -185,7 +186,7 @@ func cancelActor(ctx context.Context, se *dispatch.Session, a cancelArgs) (outco
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcomeOf(o), nil
+	return outcomeOf(o, branches{}), nil
 }
 
 type reportArgs struct {

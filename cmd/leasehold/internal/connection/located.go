@@ -58,7 +58,7 @@ var pathsOfLeases = map[string]bool{"run_lease_acquire": true, "lease_check": tr
 // locate replaces the path of a lease, and reports whether there is one.
 func locate(dir string, lease map[string]json.RawMessage) bool {
 	var path string
-	if json.Unmarshal(lease["path"], &path) != nil || path == "" {
+	if json.Unmarshal(lease["path"], &path) != nil || path == "" || project.CheckOne(path) != nil {
 		return false
 	}
 	key, err := project.Path(dir, path)

@@ -154,7 +154,9 @@ func unlessStuck(check func() []finding) []finding {
 // examinePlace checks the directory of the state, which may not exist yet. If a database
 // has the state, it only has the daemon's own files. An empty dir is the user's own.
 func examinePlace(dir string, inDatabase bool) []finding {
+	other := ""
 	if dir == "" {
+		other = ", or set XDG_STATE_HOME to a directory of yours"
 		var err error
 		if dir, err = place.State(); err != nil {
 			return []finding{faultOf("state", err)}
@@ -181,7 +183,7 @@ func examinePlace(dir string, inDatabase bool) []finding {
 		if !errors.Is(err, fs.ErrPermission) {
 			do = cmp.Or(exit.SystemHint(&fs.PathError{Path: filepath.Join(at, "db"), Err: err}), do)
 		}
-		wrong(fmt.Sprintf("%s cannot be written: %v", at, err), do+", or set XDG_STATE_HOME to a directory of yours")
+		wrong(fmt.Sprintf("%s cannot be written: %v", at, err), do+other)
 		return found
 	}
 	file, err := denied(place.Log(dir), place.StartLock(dir))

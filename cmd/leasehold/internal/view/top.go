@@ -56,8 +56,9 @@ redrive a queue; q to quit.`,
 			ctx, stop := terminal.UntilQuit(cmd.Context())
 			_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithoutSignalHandler(),
 				tea.WithInput(cmd.InOrStdin()), tea.WithOutput(out)).Run()
+			ended := ctx.Err() != nil
 			stop()
-			if ctx.Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
+			if ended && errors.Is(err, tea.ErrProgramKilled) {
 				return nil // Ctrl-C ends it normally
 			}
 			return err
