@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,15 +29,18 @@ func startDaemon(ctx context.Context, program string) (*daemon, error) {
 	d := &daemon{program: program, dir: dir, servers: []string{"unix://" + filepath.Join(dir, "sock")}}
 	d.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, "serve", "--state", filepath.Join(dir, "state"), "--socket", d.socket())
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C does not reach the daemon
+	var log bytes.Buffer
+	d.cmd.Stderr = &log
 	out, err := d.cmd.StdoutPipe()
 	if err == nil {
 		err = d.cmd.Start()
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("%w; install leasehold, or name it with -leasehold", err), os.RemoveAll(dir))
 	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		return nil, errors.Join(fmt.Errorf("leasehold serve: %q: %w", line, err), d.stop())
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		_ = d.stop() // the daemon failed, and its log says why
+		return nil, fmt.Errorf("leasehold serve: %s", &log)
 	}
 	return d, nil
 }

@@ -27,21 +27,22 @@ type demo struct {
 
 const replicas, workers = 3, 4
 
-// A report is the result of a demo.
+// A report is the result of a demo that found no fault.
 type report struct {
 	status
-	Paid, Balance   int
-	Stale, Repeated int // requests that the ledger refused, and for jobs already paid
-	Kills, Pauses   int
-	Revokes, Crashs int
-	Generators      int // leases under which jobs were generated
+	Paid, Balance    int
+	Stale, Repeated  int // requests that the ledger refused, and for jobs already paid
+	Kills, Pauses    int
+	Revokes, Crashes int
+	Generators       int // leases under which jobs were generated
 }
 
 func (r report) String() string {
 	return fmt.Sprintf(`%d jobs were done, each once, and none is left; paid: %d
-%d processes were killed, %d crashed, %d were stopped for a while, and %d leases revoked
-%d generators, one after the other; the ledger refused %d payments of lost claims, and had made %d before
-`, r.Paid, r.Balance, r.Kills, r.Crashs, r.Pauses, r.Revokes, r.Generators, r.Stale, r.Repeated)
+faults caused: kills %d, crashes %d, pauses %d, revoked leases %d
+generators, one after the other: %d
+payments refused because the claim was lost: %d; requested again, and not made twice: %d
+`, r.Paid, r.Balance, r.Kills, r.Crashes, r.Pauses, r.Revokes, r.Generators, r.Stale, r.Repeated)
 }
 
 func demonstrate(ctx context.Context, d demo) (r report, err error) {
@@ -91,7 +92,7 @@ func demonstrate(ctx context.Context, d demo) (r report, err error) {
 	if err := ask(ctx, http.MethodPost, service.URL+"/stop", nil); err != nil {
 		return r, err
 	}
-	fmt.Fprintln(d.Out, "stopped; what is left is done")
+	fmt.Fprintln(d.Out, "no more jobs are generated; the workers finish what is left")
 	told := make(map[string]bool) // the replicas that have reported
 	for !r.over() || len(told) < replicas {
 		if err := ask(ctx, http.MethodGet, service.URL+"/status", &r.status); err != nil {
@@ -101,9 +102,13 @@ func demonstrate(ctx context.Context, d demo) (r report, err error) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	for _, p := range cast {
-		r.Crashs += p.crashed()
+		r.Crashes += p.crashed()
 	}
-	return r, r.check(book)
+	if err := r.check(book); err != nil {
+		return r, err
+	}
+	fmt.Fprint(d.Out, r)
+	return r, nil
 }
 
 // harass kills and pauses processes and revokes leases, at random, for a while.

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,14 +33,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Whatever is killed, paused and revoked, each job is done once, no payment is made twice,
-// and no two replicas generate at the same time.
-func TestEachJobIsDoneOnce(t *testing.T) {
+// newDemo returns a demo with a daemon of its own.
+func newDemo(t *testing.T, out io.Writer) demo {
 	dir, err := os.MkdirTemp("", "jobs") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	eng, err := pebble.Open(pebble.Options{Dir: filepath.Join(dir, "db")})
 	if err != nil {
 		t.Fatal(err)
@@ -54,16 +56,14 @@ func TestEachJobIsDoneOnce(t *testing.T) {
 	ended := make(chan error, 2)
 	go func() { ended <- state.Tend(ctx) }()
 	go func() { ended <- server.New(state, server.Options{}).ServeSocket(ctx, ln) }()
-	defer func() {
+	t.Cleanup(func() {
 		stop()
 		if err := errors.Join(<-ended, <-ended, state.Check(context.Background()), eng.Close()); err != nil {
 			t.Error(err)
 		}
-	}()
-	patience, cancel := context.WithTimeout(t.Context(), *length+time.Minute)
-	defer cancel()
-	r, err := demonstrate(patience, demo{
-		Servers: []string{"unix://" + ln.Addr().String()}, Length: *length, Out: t.Output(),
+	})
+	return demo{
+		Servers: []string{"unix://" + ln.Addr().String()}, Length: *length, Out: out,
 		Token: func(ctx context.Context, name string) (string, error) {
 			role := dispatch.Worker
 			if name == "root" {
@@ -72,12 +72,46 @@ func TestEachJobIsDoneOnce(t *testing.T) {
 			_, token, err := state.AddActor(ctx, dispatch.NewActor{Run: "jobs", Name: name, Role: role})
 			return token, err
 		},
-	})
+	}
+}
+
+// Whatever is killed, paused and revoked, each job is done once, no payment is made twice,
+// and no two replicas generate at the same time.
+func TestEachJobIsDoneOnce(t *testing.T) {
+	patience, cancel := context.WithTimeout(t.Context(), *length+time.Minute)
+	defer cancel()
+	r, err := demonstrate(patience, newDemo(t, t.Output()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%+v\n%s", r.status, r)
+	t.Logf("%+v", r.status)
 	if r.Paid == 0 {
 		t.Error("no job was done")
+	}
+}
+
+// A demo that was interrupted has checked nothing, so it does not say that it has.
+func TestAnInterruptedDemoReportsNothing(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	d := newDemo(t, &out)
+	makeActor := d.Token
+	d.Token = func(ctx context.Context, name string) (string, error) {
+		if name == "worker-1" {
+			interrupt()
+		}
+		return makeActor(context.WithoutCancel(ctx), name)
+	}
+	if _, err := demonstrate(ctx, d); err == nil || out.Len() > 0 {
+		t.Errorf("it ended with %v and printed %q", err, &out)
+	}
+}
+
+// A daemon that does not start has a reason, and so has its absence.
+func TestAFailedStartSaysWhy(t *testing.T) {
+	for program, want := range map[string]string{"sh": "sh: ", "nothing": "with -leasehold"} {
+		if _, err := startDaemon(t.Context(), program); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("startDaemon(%s): %v, want %q", program, err, want)
+		}
 	}
 }

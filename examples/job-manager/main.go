@@ -25,7 +25,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "job-manager:", err)
@@ -37,18 +37,21 @@ func run(ctx context.Context, args []string) error {
 	if part := os.Getenv(partVar); part != "" {
 		return runPart(ctx, part)
 	}
-	flags := flag.NewFlagSet("job-manager", flag.ContinueOnError)
+	flags := flag.NewFlagSet("job-manager", flag.ExitOnError)
 	length := flags.Duration("for", 20*time.Second, "how long jobs are generated")
-	program := flags.String("leasehold", "leasehold", "the command")
-	if err := flags.Parse(args); err != nil {
-		return err
+	program := flags.String("leasehold", "leasehold", "the leasehold executable, or its name in PATH")
+	_ = flags.Parse(args) // an error ends the program
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q; -h lists the options", flags.Arg(0))
 	}
 	d, err := startDaemon(ctx, *program)
 	if err != nil {
 		return err
 	}
-	r, err := demonstrate(ctx, demo{Servers: d.servers, Token: d.token, Length: *length, Out: os.Stdout})
-	fmt.Print(r)
+	_, err = demonstrate(ctx, demo{Servers: d.servers, Token: d.token, Length: *length, Out: os.Stdout})
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
 	return errors.Join(err, d.stop())
 }
 
