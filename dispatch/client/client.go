@@ -138,21 +138,8 @@ func (c *Client) call(ctx context.Context, tool string, args any, meta map[strin
 	if err != nil {
 		return Answer{}, err
 	}
-	var result struct {
-		Content []struct {
-			Text string `json:"text"`
-		} `json:"content"`
-		Object  json.RawMessage `json:"structuredContent"` // unparsed, so that numbers keep their digits
-		IsError bool            `json:"isError"`
-	}
-	if err := json.Unmarshal(line, &result); err != nil {
-		return Answer{}, fmt.Errorf("the answer to %s cannot be read: %w", tool, err)
-	}
-	a := Answer{Object: result.Object}
-	for _, content := range result.Content {
-		a.Text += content.Text
-	}
-	if !result.IsError {
+	a, failed := readResult(line)
+	if !failed {
 		return a, nil
 	}
 	r := &Refusal{Answer: a}
@@ -160,6 +147,30 @@ func (c *Client) call(ctx context.Context, tool string, args any, meta map[strin
 		return Answer{}, fmt.Errorf("%s: %s", tool, a.Text)
 	}
 	return a, r
+}
+
+// readResult reads the result of a tool. failed says that the result is an error. The
+// object is not decoded, so that its numbers keep their digits and a large one is not
+// scanned again.
+func readResult(result json.RawMessage) (a Answer, failed bool) {
+	for name, value := range wire.Members(result) {
+		switch string(name) {
+		case "content":
+			for item := range wire.Elements(value) {
+				for name, value := range wire.Members(item) {
+					if string(name) == "text" {
+						text, _ := wire.TextOf(value)
+						a.Text += text
+					}
+				}
+			}
+		case "structuredContent":
+			a.Object = value
+		case "isError":
+			failed = string(value) == "true"
+		}
+	}
+	return a, failed
 }
 
 // refusalOf returns the refusal that err is if the daemon answered the call with an error

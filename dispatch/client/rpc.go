@@ -34,10 +34,26 @@ type rpc struct {
 
 // A response is an answer to a request.
 type response struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"` // it is none
-	Result json.RawMessage `json:"result"`
-	Error  *rpcError       `json:"error"`
+	Result json.RawMessage
+	Error  *rpcError
+}
+
+// readResponse splits a message that is valid JSON. id is "" if it is no response. The
+// result may have many megabytes, so it is neither scanned again nor copied here.
+func readResponse(line []byte) (id string, r response) {
+	for name, value := range wire.Members(line) {
+		switch string(name) {
+		case "method":
+			return "", response{}
+		case "id":
+			id = string(value)
+		case "result":
+			r.Result = value
+		case "error":
+			_ = json.Unmarshal(value, &r.Error) // a wrong type leaves the fields that can be read
+		}
+	}
+	return id, r
 }
 
 // An rpcError is an answer that reports that the daemon cannot serve the request.
@@ -66,13 +82,13 @@ func (c *rpc) read(in *bufio.Reader) {
 		if err != nil {
 			return
 		}
-		var r response
-		if json.Unmarshal(line, &r) != nil || r.Method != "" {
+		if !json.Valid(line) {
 			continue
 		}
+		id, r := readResponse(line)
 		c.mu.Lock()
-		wanted := c.waiting[string(r.ID)]
-		delete(c.waiting, string(r.ID))
+		wanted := c.waiting[id]
+		delete(c.waiting, id)
 		c.mu.Unlock()
 		if wanted != nil {
 			wanted <- r

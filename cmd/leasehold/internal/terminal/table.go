@@ -323,7 +323,14 @@ func (c Cell) within(width int, left bool) string {
 }
 
 // Width returns the number of terminal columns of a text.
-func Width(s string) int { return ansi.StringWidth(s) }
+func Width(s string) int {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return ansi.StringWidth(s)
+		}
+	}
+	return len(s) // most texts are ASCII, and a table measures each cell several times
+}
 
 // Clip shortens a text to a width, at its end.
 func Clip(s string, width int) string { return ansi.Truncate(s, width, "…") }

@@ -147,7 +147,7 @@ func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
 // allPages asks for the pages after the first, and returns an object with all of the list.
 // A list may have 100 000 elements, so none of them is decoded here.
 func (l *look) allPages(ctx context.Context, c *client.Client, first json.RawMessage) (json.RawMessage, error) {
-	list := fmt.Appendf(nil, "{%q:[", l.pages)
+	var lists [][]byte // of the pages, without their brackets
 	args := maps.Clone(l.args)
 	for page := first; ; {
 		var next string
@@ -155,10 +155,9 @@ func (l *look) allPages(ctx context.Context, c *client.Client, first json.RawMes
 			switch string(name) {
 			case l.pages:
 				items := bytes.TrimSuffix(bytes.TrimPrefix(value, []byte("[")), []byte("]"))
-				if len(items) > 0 && list[len(list)-1] != '[' {
-					list = append(list, ',')
+				if len(items) > 0 {
+					lists = append(lists, items)
 				}
-				list = append(list, items...)
 			case "next":
 				next, _ = wire.TextOf(value)
 			}
@@ -167,7 +166,7 @@ func (l *look) allPages(ctx context.Context, c *client.Client, first json.RawMes
 			if args["after"] == nil {
 				return first, nil
 			}
-			return append(list, "]}"...), nil
+			return fmt.Appendf(nil, "{%q:[%s]}", l.pages, bytes.Join(lists, []byte(","))), nil
 		}
 		args["after"] = next
 		answer, err := connection.Call(ctx, c, l.tool, args)
