@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 // A Machine is a separate daemon process and a directory for the files of a
@@ -45,6 +46,9 @@ func NewMachine(ctx context.Context, leasehold string) (_ *Machine, err error) {
 			err = errors.Join(err, m.Close())
 		}
 	}()
+	if err = server.CheckSocketPath(m.socket()); err != nil {
+		return nil, fmt.Errorf("%w, by setting TMPDIR to a shorter directory", err)
+	}
 	if m.guard, err = process.StartWatchdog(leasehold, m.mark, grace); err != nil {
 		return nil, err
 	}
