@@ -176,6 +176,9 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 		last.delivered()
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	if len(t.early) == 0 {
+		return r, nil
+	}
 	for _, key := range []string{r.key, r.name.Key()} {
 		if at, ok := t.early[key]; ok {
 			delete(t.early, key)
