@@ -361,15 +361,22 @@ func TestTheHookHeedsBothRunsOfAFile(t *testing.T) {
 	}
 }
 
+// shopWithAHolder returns a repository whose daemon runs, and an agent that works in it.
+func shopWithAHolder(t *testing.T) (shop string, holder *stdio) {
+	t.Helper()
+	newDir(t)
+	startDaemon(t)
+	shop = repository(t, filepath.Join(t.TempDir(), "shop"))
+	holder, _ = startShim(t, "--directory", shop)
+	holder.handshake()
+	return shop, holder
+}
+
 // With the tools an agent names a file of another project by its path, and the hooks of
 // the other agents of its run heed that.
 func TestTheHookHeedsALeaseOfAFileElsewhere(t *testing.T) {
 	t.Parallel()
-	newDir(t)
-	startDaemon(t)
-	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
-	holder, _ := startShim(t, "--directory", shop)
-	holder.handshake()
+	shop, holder := shopWithAHolder(t)
 	other := newHooked(t, shop)
 	for i, there := range []string{repository(t, filepath.Join(shop, "inner")), repository(t, filepath.Join(t.TempDir(), "other"))} {
 		file := filepath.Join(there, "x.go")
@@ -383,11 +390,7 @@ func TestTheHookHeedsALeaseOfAFileElsewhere(t *testing.T) {
 // one, also if somebody holds a directory above it.
 func TestTheHookNamesTheFileBelowALeasedDirectory(t *testing.T) {
 	t.Parallel()
-	newDir(t)
-	startDaemon(t)
-	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
-	holder, _ := startShim(t, "--directory", shop)
-	holder.handshake()
+	shop, holder := shopWithAHolder(t)
 	holder.call(11, "run_lease_acquire", `{"path":"src/**","ttl_secs":60}`)
 	holder.answer(11)
 	newHooked(t, shop).mayNotWrite("src/a/x.go", "", `lease "file:src/**"`, "; src/a/x.go is not changed", `run_lease_acquire with key "file:src/a/x.go"`)

@@ -34,7 +34,7 @@ func UntilHangup(ctx context.Context) (_ context.Context, stop context.CancelFun
 }
 
 // UntilQuit returns a context that SIGQUIT ends, so that the caller can leave the alternate
-// screen. Then stop ends the process by that signal, as [OpenScreen] does.
+// screen. Then stop ends the process by that signal.
 func UntilQuit(ctx context.Context) (_ context.Context, stop func()) {
 	if signal.Ignored(syscall.SIGQUIT) {
 		return ctx, func() {}
@@ -44,9 +44,7 @@ func UntilQuit(ctx context.Context) (_ context.Context, stop func()) {
 		quitted := quit.Err() != nil && ctx.Err() == nil
 		cancel()
 		if quitted {
-			signal.Reset(syscall.SIGQUIT)
-			_ = syscall.Kill(os.Getpid(), syscall.SIGQUIT) // a process may signal itself
-			select {}                                      // another thread may get it
+			endByQuit()
 		}
 	}
 }

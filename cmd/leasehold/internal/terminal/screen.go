@@ -42,11 +42,17 @@ func OpenScreen(out io.Writer) (*screen, error) {
 // quitOnNormal lets SIGQUIT (Ctrl-\) end the process on the normal screen, where Go
 // prints what the goroutines do. A shell would be hard to use on the other one.
 func (s *screen) quitOnNormal() {
-	for range s.quit {
+	if _, quit := <-s.quit; quit {
 		_, _ = io.WriteString(s.out, screenClose) // an error means that the terminal is gone
-		signal.Reset(syscall.SIGQUIT)
-		_ = syscall.Kill(os.Getpid(), syscall.SIGQUIT) // a process may signal itself
+		endByQuit()
 	}
+}
+
+// endByQuit ends the process by SIGQUIT, so that whoever waits for it sees that signal.
+func endByQuit() {
+	signal.Reset(syscall.SIGQUIT)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGQUIT) // a process may signal itself
+	select {}                                      // another thread may get it
 }
 
 // Close returns to the normal screen and prints last there.
