@@ -394,7 +394,10 @@ func TestAPIClientThatGoesAwayHoldsNothing(t *testing.T) {
 		gone.Go(func() {
 			for n := 0; !strings.Contains(string(first[:n]), "\n\nevent: notice\ndata: {"); {
 				more, err := resp.Body.Read(first[n:])
-				if n += more; err != nil {
+				if n += more; err == nil && n == len(first) {
+					err = io.ErrShortBuffer // else it would be read on for ever
+				}
+				if err != nil {
 					t.Errorf("stream: %v after %q", err, first[:n])
 					return
 				}
