@@ -213,8 +213,16 @@ func (b *chromium) open(url string) *tab {
 	p.do("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `
 		window.longest = 0;
 		new PerformanceObserver((list) => { for (const e of list.getEntries()) window.longest = Math.max(window.longest, e.duration); }).observe({ type: "longtask", buffered: true });`})
-	p.do("Page.navigate", map[string]any{"url": url})
+	p.visit(url)
 	return p
+}
+
+// visit leads the tab to another address. What is evaluated after it is evaluated
+// there. A script that sets location cannot promise that: the browser answers what
+// comes meanwhile with an error.
+func (p *tab) visit(url string) {
+	p.t.Helper()
+	p.do("Page.navigate", map[string]any{"url": url})
 }
 
 func (b *chromium) must(err error) {

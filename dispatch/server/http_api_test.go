@@ -382,6 +382,7 @@ func TestAPIClientThatGoesAwayHoldsNothing(t *testing.T) {
 		synctest.Wait()
 		leave()
 		gone.Wait()
+		synctest.Wait() // until the daemon has seen that it left; until then it may be granted the lease
 		one.want(200, "DELETE", "/leases/"+lease.text("lease_id"), "")
 		three.want(201, "POST", "/leases", `{"key":"a","ttl_secs":3600}`)
 
