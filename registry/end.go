@@ -77,10 +77,13 @@ func (l *Lease) taken(tx Tx) {
 // lapse makes the key of a lease free that nobody else wants. Its holder is
 // told, and may renew it until somebody takes the key.
 func (c *Core) lapse(tx Tx, l Lease) {
-	if l.ID == uuid.Nil || !putLost(tx, &l, Expired) {
+	// Without an id nobody can renew it. Beyond MaxUntold its loss is only counted, and its
+	// holder does not learn that it can.
+	if l.ID == uuid.Nil || newsOf(tx, l.Holder.Actor).untold >= MaxUntold {
 		c.free(tx, l, Expired)
 		return
 	}
+	putLost(tx, &l, Expired)
 	addCounts(tx, &l, -1)
 	c.recordEnd(tx, &l, Expired)
 	l.forgetNotices(tx)

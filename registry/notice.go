@@ -144,9 +144,8 @@ func (n *Notice) raise(tx Tx, actor uuid.UUID, write func(engine.Row)) (kept boo
 	return kept
 }
 
-// putLost records the loss of a lease, so that its holder can be told. It
-// reports false if there was only room to count it.
-func putLost(tx Tx, l *Lease, cause Cause) (kept bool) {
+// putLost records the loss of a lease, so that its holder can be told.
+func putLost(tx Tx, l *Lease, cause Cause) {
 	n := Notice{
 		Scope: l.Scope, Key: l.Key, LeaseID: l.ID, Token: l.Token,
 		Session: l.Holder.Session, Party: l.Holder.Party, Reason: string(cause), at: tx.Now(),
@@ -154,7 +153,7 @@ func putLost(tx Tx, l *Lease, cause Cause) (kept bool) {
 	if cause == SessionEnded {
 		n.Session = uuid.Nil
 	}
-	return n.raise(tx, l.Holder.Actor, tx.Put)
+	n.raise(tx, l.Holder.Actor, tx.Put)
 }
 
 // Forgot raises a notice that the actor may have lost leases of which the state knows
@@ -352,14 +351,14 @@ func (c *Core) TakeUntold(tx Tx, h Holder, limit int, tells func(Notice) bool) (
 }
 
 // tendNotice stores that a loss was told, once it cannot be told again any more, so that
-// it is not told after a restart. A loss that was not told is kept as long as the session
+// it is not told after a restart. A notice that was not told is kept as long as the session
 // that is to be told: its agent may have been quiet for days. Other notices are forgotten,
 // and losses in the end: nobody asks by the id of a lease for longer, and other leases have
 // no id.
 func (c *Core) tendNotice(tx Tx, row engine.Row) {
 	var n Notice
 	readable := n.read(row)
-	if readable && !n.told && n.Kind == Loss && n.Session != uuid.Nil && c.opts.SessionOpen(tx, n.Session) {
+	if readable && !n.told && n.Session != uuid.Nil && c.opts.SessionOpen(tx, n.Session) {
 		row.Due = tx.Now().Add(keepLost)
 		tx.Touch(row)
 		return

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -168,7 +169,13 @@ func TestAnOfferIsVoid(t *testing.T) {
 		a, b := h.party("A"), h.party("B")
 		g := a.acquire(registry.Request{Key: "x"})
 		a.mustOffer(g, &b, false)
-		time.Sleep(2 * time.Minute)
+		h.untended(func() {
+			time.Sleep(2 * time.Minute)
+			if told := b.notices(); len(told) != 0 {
+				t.Errorf("past the deadline B is told %+v", told)
+			}
+		})
+		synctest.Wait()
 		if l, err := a.renew(g, 0); err != nil || l.Offer != (registry.Holder{}) {
 			t.Errorf("renewed %+v %v", l, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold/registry"
@@ -89,6 +90,24 @@ func TestAHolderIsNotToldOfWhoWaitsNoMore(t *testing.T) {
 		a.isTold()
 		c.wait(registry.Request{Key: "z", Reason: "now"}) // who comes after that is told of
 		a.isTold("z: C of 1 (now)")
+	})
+}
+
+// A holder that was silent for hours is told who waits now, also if others waited before and
+// have left.
+func TestASilentHolderIsToldWhoWaitsNow(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b, c := h.party("A"), h.party("B"), h.party("C")
+		a.acquire(registry.Request{Key: "x", TTL: 4 * time.Hour})
+		ctx, leave := context.WithCancel(t.Context())
+		gone := b.waitCtx(ctx, registry.Request{Key: "x"})
+		synctest.Wait()
+		leave()
+		<-gone
+		time.Sleep(3 * time.Hour)
+		c.wait(registry.Request{Key: "x", Reason: "now"})
+		a.isTold("x: C of 1 (now)")
+		h.endSession(a)
 	})
 }
 
