@@ -2,6 +2,7 @@ package fair
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,9 @@ import (
 // that are long; the next begins when others had the processor for a while.
 func TestLongReadsWaitForLongReadsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		if left := runtime.GOMAXPROCS(0) - longTurns(); longTurns() > 1 && left < 2 {
+			t.Errorf("long reads leave %d processors to others", left)
+		}
 		s := New(Limits{ActorConns: 9})
 		begin := func() *Turn {
 			sh, err := s.Take(uuid.New(), SocketConn)

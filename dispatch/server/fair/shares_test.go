@@ -103,6 +103,10 @@ func TestWaitingCallsAreBounded(t *testing.T) {
 	if err := other.Begin(1, true); err != nil {
 		t.Errorf("one no longer waits, and another may not: %v", err)
 	}
+	other.Done(1, true)
+	if err := sh.Begin(1, true); err != nil {
+		t.Errorf("one no longer waits, and its actor may not wait again: %v", err)
+	}
 }
 
 // A client that reads gets its answers until others have left twice the limit unread.

@@ -2,6 +2,7 @@ package fair
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,16 +43,17 @@ func TestACallThatGivesUpHasNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Limits{ActorConns: 9})
 		sh := take(t, s, uuid.New(), SocketConn)
-		ctx, giveUp := context.WithCancel(t.Context())
+		ctx, giveUp := context.WithCancelCause(t.Context())
+		gone := errors.New("its client is gone")
 		one := turnOf(t, ctx, sh, false)
 		one.Pause()
 		var others []*Turn
 		for range MaxTurns {
 			others = append(others, turnOf(t, t.Context(), sh, false))
 		}
-		giveUp()
-		if one.Resume() == nil {
-			t.Error("there is one turn too many")
+		giveUp(gone)
+		if err := one.Resume(); !errors.Is(err, gone) {
+			t.Errorf("a call that gave up got its turn back: %v", err)
 		}
 		one.GiveBack()
 		if len(sh.turns) != MaxTurns {
@@ -65,8 +67,8 @@ func TestACallThatGivesUpHasNoTurn(t *testing.T) {
 		for range cap(s.reads) {
 			s.reads <- struct{}{}
 		}
-		ctx, giveUp = context.WithTimeout(t.Context(), time.Second)
-		defer giveUp()
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
 		reader := turnOf(t, ctx, sh, false)
 		if reader.Begin() == nil {
 			t.Error("there is one snapshot too many")
@@ -97,6 +99,42 @@ func TestALongTurnIsForAllThatACallDoes(t *testing.T) {
 		turn.Heavy()
 		turn.Wait()
 		took(t, 0, turn.GiveBack) // others rest from it while nobody has its turn
+		time.Sleep(maxRest)
+		isFree(t, sh)
+	})
+}
+
+// A call may have a long turn before it waits for a change and a short one afterwards, or the
+// other way round. It gives back what it has, and nothing twice.
+func TestACallHasTurnsOfBothKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sh := take(t, New(Limits{ActorConns: 1}), uuid.New(), SocketConn)
+		read := func(turn *Turn) {
+			t.Helper()
+			if err := turn.Begin(); err != nil {
+				t.Fatal(err)
+			}
+			turn.End()
+		}
+		resume := func(turn *Turn) {
+			t.Helper()
+			turn.Pause()
+			time.Sleep(maxRest)
+			isFree(t, sh)
+			if err := turn.Resume(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		turn := turnOf(t, t.Context(), sh, true)
+		read(turn)
+		resume(turn) // a short one
+		read(turn)
+		other := turnOf(t, t.Context(), sh, false)
+		other.Heavy()
+		other.GiveBack()
+		resume(turn) // a long one, because the last call was heavy
+		read(turn)
+		turn.GiveBack()
 		time.Sleep(maxRest)
 		isFree(t, sh)
 	})
