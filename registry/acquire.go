@@ -212,7 +212,7 @@ func (c *Core) answered(tx Tx, a *ask) (list []Grant, ok bool, err error) {
 		case ok:
 			list = append(list, Grant{Lease: l.Told(tx), Similar: similar(tx, l.Scope, l.Key)})
 		case a.call.Overtaken():
-			return nil, true, c.lost(tx, a.Holder, id, Notice{Scope: want.Scope, Key: want.Key, LeaseID: id, Reason: string(Released), At: tx.Wall()})
+			return nil, true, c.lost(tx, a.Holder, id, Notice{Scope: want.Scope, Key: want.Key, Reason: string(Released)})
 		default: // the client may use one name for all its calls
 			a.call.Forget(tx)
 			return nil, false, nil

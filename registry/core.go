@@ -37,6 +37,9 @@ const (
 	// keepLost is how long a lease that was lost can still be reported after its
 	// holder was told, or after the session that was to be told has ended.
 	keepLost = time.Hour
+
+	// maxLooked is at how many leases a notice of a loss looks for the current holder.
+	maxLooked = 16
 	// keepRequest is how long a request_id is remembered after its lease has
 	// ended.
 	keepRequest = 10 * time.Minute

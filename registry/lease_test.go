@@ -225,6 +225,27 @@ func TestLossIsToldOnceWithItsCauseAndSuccessor(t *testing.T) {
 	})
 }
 
+// The current holder may hold a directory above what was lost, or a file in it.
+func TestALossNamesWhoHoldsWhatOverlaps(t *testing.T) {
+	for lost, taken := range map[string]string{"file:d/f": "file:d/**", "file:d/**": "file:d/f"} {
+		inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+			a, b := h.party("W1"), h.party("W2")
+			g := a.acquire(registry.Request{Key: lost, TTL: time.Second})
+			time.Sleep(2 * time.Second)
+			b.acquire(registry.Request{Key: taken, TTL: time.Minute})
+			_, err := a.renew(g, 0)
+			if lost := mustBe[*registry.LostError](t, err); lost.SupersededBy != "W2" {
+				t.Errorf("W2 has taken %q: renewal of %q says %+v", taken, lost.Key, lost)
+			}
+			h.view(func(tx registry.Tx) {
+				if news, _ := h.NewUntold(tx, a.Holder, nil); len(news) != 1 || news[0].SupersededBy != "W2" {
+					t.Errorf("untold: %+v", news)
+				}
+			})
+		})
+	}
+}
+
 func TestRequestIDGivesTheSameGrantAlsoAfterARestart(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		p, q := h.party("W1"), h.party("W2")
@@ -245,9 +266,15 @@ func TestRequestIDGivesTheSameGrantAlsoAfterARestart(t *testing.T) {
 
 		p.release(first)
 		_, err := p.try(req)
-		if lost := mustBe[*registry.LostError](t, err); lost.Reason != "released" {
+		if lost := mustBe[*registry.LostError](t, err); lost.Reason != "released" || lost.SupersededBy != "" {
 			t.Errorf("after release: %+v", lost)
 		}
+		taken := q.acquire(registry.Request{Key: "x"})
+		_, err = p.try(req)
+		if lost := mustBe[*registry.LostError](t, err); lost.SupersededBy != "W2" || lost.LeaseID != first.ID {
+			t.Errorf("once W2 holds it: %+v", lost)
+		}
+		q.release(taken)
 		time.Sleep(11 * time.Minute)
 		if g := p.acquire(req); g.Token <= first.Token {
 			t.Errorf("forgotten id gave token %d after %d", g.Token, first.Token)

@@ -100,15 +100,33 @@ func (n Notice) now(tx Tx, actor uuid.UUID) (Notice, bool) {
 		n.From, n.Reason = l.Holder, l.Reason
 		return n, ok && l.offeredTo(actor, tx.Now())
 	default:
-		if l, ok := getLease(tx, n.Scope, n.Key); ok && l.Token > n.Token {
-			h := l.Holder
-			if h.Actor == actor && h.Party == n.Party && (h.Session == n.Session || n.Session == uuid.Nil) {
-				n.Regained = l.Token
-			} else {
-				n.SupersededBy = h.Path
-			}
-		}
+		n.successor(tx, actor)
 		return n, true
+	}
+}
+
+// successor finds who holds what was lost: the key, or a path that overlaps with it.
+// It looks at few leases, because an answer may report many losses.
+func (n *Notice) successor(tx Tx, actor uuid.UUID) {
+	looked := 0
+	for row := range near(tx, leasePrefix, n.Scope, n.Key) {
+		if looked++; looked > maxLooked {
+			return
+		}
+		var l Lease
+		if !l.read(row) || !l.held() || l.Token <= n.Token {
+			continue
+		}
+		h := l.Holder
+		mine := h.Actor == actor && h.Party == n.Party && (h.Session == n.Session || n.Session == uuid.Nil)
+		switch {
+		case !mine:
+			n.SupersededBy = h.Path
+			return
+		case l.Key == n.Key:
+			n.Regained = l.Token
+			return
+		}
 	}
 }
 
@@ -224,15 +242,16 @@ func NewsKey(actor uuid.UUID) string { return countPrefix + "lost/" + string(act
 // held it; a LostError of otherwise, if that has a reason; ErrNotHolder in all
 // other cases.
 func (c *Core) lost(tx Tx, caller Holder, id uuid.UUID, otherwise Notice) error {
-	row, ok := tx.Get(lostKey(caller.Actor, id))
-	if n := (Notice{}); ok && n.read(row) {
-		n, _ = n.now(tx, caller.Actor)
-		return &LostError{n}
+	var n Notice
+	if row, ok := tx.Get(lostKey(caller.Actor, id)); !ok || !n.read(row) {
+		if otherwise.Reason == "" {
+			return ErrNotHolder
+		}
+		n = otherwise
+		n.LeaseID, n.Session, n.Party, n.at = id, caller.Session, caller.Party, tx.Now()
 	}
-	if otherwise.Reason != "" {
-		return &LostError{otherwise}
-	}
-	return ErrNotHolder
+	n, _ = n.now(tx, caller.Actor)
+	return &LostError{n}
 }
 
 // untold reports whether the caller has lost a lease and has not been told yet.

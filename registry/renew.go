@@ -71,7 +71,7 @@ func (c *Core) renew(tx Tx, asked call.Call, caller Holder, id uuid.UUID, ttl ti
 		case err != nil:
 			return Lease{}, err
 		case adopted: // somebody has adopted it since, or it would be the caller's
-			return Lease{}, c.lost(tx, caller, id, Notice{Scope: l.Scope, Key: l.Key, LeaseID: id, Reason: string(Adopted), SupersededBy: l.Holder.Path, At: tx.Wall()})
+			return Lease{}, c.lost(tx, caller, id, Notice{Scope: l.Scope, Key: l.Key, Reason: string(Adopted)})
 		case untold(tx, caller, id):
 			return Lease{}, c.lost(tx, caller, id, Notice{})
 		}
