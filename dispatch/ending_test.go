@@ -17,6 +17,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
+	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/layer"
@@ -426,6 +427,34 @@ func TestACancelledActorIsToldSo(t *testing.T) {
 			t.Errorf("after its record is gone: %v", err)
 		}
 	})
+}
+
+// Some clients are shown the text of the refusal and nothing else.
+func TestACancelledActorReadsWhatItLost(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		_, token := h.add(dispatch.Worker, "", "W1")
+		se := h.connect(dispatch.Credentials{Token: token}, 50)
+		for i := range 3 {
+			h.take(se, dispatch.RunScope, fmt.Sprint("key", i), time.Minute)
+		}
+		if err := h.EndActor(t.Context(), "r", "W1", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.Connect(t.Context(), dispatch.Credentials{Token: token}, peerOf(h, 50))
+		for i := range 3 {
+			if key := fmt.Sprintf(`"key%d"`, i); err == nil || !strings.Contains(err.Error(), key) {
+				t.Errorf("without %s: %v", key, err)
+			}
+		}
+	})
+	e := dispatch.EndedError{Path: "W1", Run: "r"}
+	for i := range 30 {
+		e.Held = append(e.Held, work.LeaseName{Key: fmt.Sprint("key", i)})
+	}
+	if s := e.Error(); !strings.Contains(s, `"key9" and 20 more are released`) {
+		t.Errorf("of many leases: %s", s)
+	}
 }
 
 // A token that is issued anew is the only one, and sessions last.

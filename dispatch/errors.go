@@ -3,6 +3,8 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/work"
@@ -71,13 +73,26 @@ func (e *EndedError) Error() string {
 	if e.Cause != "" {
 		s += fmt.Sprintf(": %q", e.Cause)
 	}
-	switch n := len(e.Held); {
-	case n == 1:
+	if len(e.Held) == 1 {
 		s += fmt.Sprintf("; its lease %q is released", e.Held[0].Key)
-	case n > 1:
-		s += fmt.Sprintf("; its %d leases are released, %q among them", n, e.Held[0].Key)
+	} else if len(e.Held) > 1 {
+		s += "; its leases " + e.held() + " are released"
 	}
 	return s + "; stop working, and connect as another actor if you are told to go on"
+}
+
+// held names leases for the text, which is all that a client reads that connects again.
+func (e *EndedError) held() string {
+	const most = 10
+	var names []string
+	for _, l := range e.Held[:min(len(e.Held), most)] {
+		names = append(names, strconv.Quote(l.Key))
+	}
+	last := len(names) - 1
+	if more := len(e.Held) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
+	}
+	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 // Is makes an EndedError match ErrUnauthenticated, because its credentials are
