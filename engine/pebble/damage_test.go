@@ -2,6 +2,7 @@ package pebble_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -230,14 +231,14 @@ func TestAFileRemovedIsNeverSilent(t *testing.T) {
 	}
 }
 
-// TestDamageOfTablesIsCalledSo: a table or a manifest that is missing, or was cut or
-// changed, makes the state corrupt. Each of the words about it is a line, without a trace.
+// TestDamageOfTablesIsCalledSo: a table, a manifest or a marker that is missing, or was cut
+// or changed, makes the state corrupt. Each of the words about it is a line, without a trace.
 func TestDamageOfTablesIsCalledSo(t *testing.T) {
 	whole, _ := lived(t, false)
 	tables := 0
 	for name, content := range whole {
 		table := strings.HasSuffix(name, ".sst")
-		if !table && !strings.HasPrefix(name, "MANIFEST") {
+		if !table && !strings.HasPrefix(name, "MANIFEST") && !strings.HasPrefix(name, "marker.") {
 			continue
 		}
 		damage := map[string][]byte{"missing": nil}
@@ -248,8 +249,10 @@ func TestDamageOfTablesIsCalledSo(t *testing.T) {
 				changed[i] ^= 1
 			}
 			damage["cut"], damage["changed"] = content[:len(content)/2], changed
-		} else if !strings.HasSuffix(markerOf(whole), name) {
-			continue // an earlier one, which nobody reads
+		} else if strings.HasPrefix(name, "MANIFEST") {
+			if !strings.HasSuffix(markerOf(whole), name) {
+				continue // an earlier one, which nobody reads
+			}
 		}
 		for what, content := range damage {
 			all := maps.Clone(whole)
@@ -271,6 +274,34 @@ func TestDamageOfTablesIsCalledSo(t *testing.T) {
 	if tables == 0 {
 		t.Errorf("there is no table: %q", slices.Sorted(maps.Keys(whole)))
 	}
+}
+
+// TestAManifestThatNamesNoTableIsRefused: a copy of a state has
+// no logs with its first commits, and its manifest was cut behind the first record.
+func TestAManifestThatNamesNoTableIsRefused(t *testing.T) {
+	disk := vfs.NewMem()
+	e := mustOpen(t, pebble.Options{Dir: "original", FS: disk})
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "a"}) })
+	if err := e.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Backup(t.Context(), "state"); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, e)
+	whole := filesOf(t, disk)
+	_, name, _ := strings.Cut(markerOf(whole), "MANIFEST-")
+	name = "MANIFEST-" + name
+	whole[name] = whole[name][:firstRecord(whole[name])]
+	if is := open20(t, whole); !errors.Is(is.refused, engine.ErrCorrupt) {
+		t.Errorf("%s is cut: %v, %q", name, is.refused, is.said)
+	}
+}
+
+// firstRecord returns where the first record of a manifest ends.
+func firstRecord(manifest []byte) int {
+	const header = 7
+	return header + int(binary.LittleEndian.Uint16(manifest[4:]))
 }
 
 // markerOf returns the name of the file that says which manifest is read.

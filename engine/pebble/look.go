@@ -18,8 +18,8 @@ import (
 // every state has. Nothing was changed.
 var ErrForeign = errors.New("it has files of another program, and no state")
 
-// checkFiles refuses the files of another program, and those of a later version of
-// Pebble. It comes before anything is written: the logs of both look damaged here, and a
+// checkFiles refuses the files of another program, those of a later version of Pebble,
+// and an incomplete copy that lacks a marker. It comes before anything is written: the logs of both look damaged here, and a
 // damaged end of a log is cut off.
 //
 // Every state has a pidFile from before Pebble writes anything until it is closed, and a
@@ -31,6 +31,12 @@ func (s *store) checkFiles() (fresh bool, err error) {
 	}
 	if _, err := pebble.Peek(s.fs.dir, s.fs.FS); err != nil && strings.Contains(err.Error(), "unknown format major version") {
 		return false, fmt.Errorf("%w: %w", engine.ErrNewer, err)
+	}
+	// Without its markers Pebble makes a new state, and deletes the tables of this one.
+	for _, marker := range []string{"marker.format-version.", "marker.manifest."} {
+		if slices.Contains(names, marksFile) && !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, marker) }) {
+			return false, fmt.Errorf("%w: the file %s* is missing", engine.ErrCorrupt, marker)
+		}
 	}
 	if slices.ContainsFunc(names, func(name string) bool {
 		return name == pidFile || name == marksFile || name == journalFile || strings.HasSuffix(name, liveMark)

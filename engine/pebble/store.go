@@ -184,9 +184,17 @@ const formatVersion = 3
 const Format = formatVersion
 
 // checkFormat refuses a state that a later version of this package has written,
-// and otherwise writes the present version. It returns the version found, or 0.
+// and otherwise writes the present version. It returns the version found, or 0. The
+// version is written before the file of marks: if only that is there, the state has lost
+// its beginning, as with a manifest whose end was cut.
 func (s *store) checkFormat() (found byte, err error) {
 	if found, err = s.format(); err == nil && found == 0 {
+		var marks []byte
+		if marks, err = s.readMarksFile(); err == nil && marks != nil {
+			err = fmt.Errorf("%w: the beginning of the state is missing: its manifest names no file that has it", engine.ErrCorrupt)
+		}
+	}
+	if err == nil && found == 0 {
 		err = s.db.Set(formatKey, []byte{formatVersion}, pebble.Sync)
 	}
 	return found, err
