@@ -29,7 +29,8 @@ import (
 // Symbolic links are followed, even if the file does not exist yet. On a file
 // system that ignores case, the key is in lower case. If dir is "", as for a
 // client on another machine, only the text is used, and the path must be
-// relative to the top of the project.
+// relative to the top of the project. If dir is gone, so is what it belongs to: then the
+// path must begin with "file:", and only its text is used.
 //
 // The key itself is a valid spelling of the path. An error is a
 // [registry.ArgumentError].
@@ -140,8 +141,11 @@ func (s spelling) lexical() (string, error) {
 // works in dir.
 func (s spelling) located(dir string) (string, error) {
 	p, err := Of(dir)
-	if err != nil {
-		return "", wrong("must be absolute, or your directory be there: %v", err)
+	if err != nil && s.top {
+		return s.lexical()
+	}
+	if err != nil { // removed with its worktree, or renamed
+		return "", wrong("must begin with file: and go on from the top of the project, such as file:src/app.ts, because your directory cannot be read: %v", err)
 	}
 	from := dir
 	if s.top {

@@ -102,7 +102,11 @@ func TestEverySpellingOfAPathIsOneKey(t *testing.T) {
 	noPath(t, root, strings.Repeat("long/", 200), "at most")
 	noPath(t, root, base+"/**", "above the project")
 	noPath(t, root, "/**", "above the project")
-	noPath(t, filepath.Join(root, "gone"), "x", "directory be there")
+
+	gone := filepath.Join(root, "gone") // as a worktree is in which an agent was started
+	wantPath(t, gone, "file:src//app.ts", "file:src/app.ts")
+	noPath(t, gone, "x", "must begin with file: ")
+	noPath(t, gone, root+"/src/app.ts", gone)
 }
 
 func TestAFileIsTheSameInEveryWorktree(t *testing.T) {
