@@ -29,8 +29,8 @@ func (s *store) checkFiles() (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err := pebble.Peek(s.fs.dir, s.fs.FS); err != nil && strings.Contains(err.Error(), "unknown format major version") {
-		return false, fmt.Errorf("%w: %w", engine.ErrNewer, err)
+	if _, err := peek(s.fs.dir, s.fs.FS); errors.Is(err, engine.ErrNewer) {
+		return false, err
 	}
 	// Without its markers Pebble makes a new state, and deletes the tables of this one.
 	for _, marker := range []string{"marker.format-version.", "marker.manifest."} {

@@ -131,6 +131,9 @@ func TestTheFilesOfALaterVersionAreLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, dir, engine.ErrNewer)
+	if _, err := pebble.Exists(dir); !errors.Is(err, engine.ErrNewer) { // which every daemon asks first
+		t.Errorf("whether it exists: %v", err)
+	}
 
 	// The files may be in a format that Pebble knows, and their content may not be.
 	dir = t.TempDir()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -100,13 +101,22 @@ func OpenStore(o Options) (memory.Store, error) {
 }
 
 // Exists reports whether a directory contains a state. If there is no such directory, it
-// contains none. The error says why it could not look.
+// contains none. The error says why it could not look; it is [engine.ErrNewer] as of Open.
 func Exists(dir string) (bool, error) {
-	desc, err := pebble.Peek(dir, vfs.Default)
+	desc, err := peek(dir, vfs.Default)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return false, nil
 	}
 	return err == nil && desc.Exists, err
+}
+
+// peek finds out what Pebble would open. It changes nothing.
+func peek(dir string, disk vfs.FS) (*pebble.DBDesc, error) {
+	desc, err := pebble.Peek(dir, disk)
+	if err != nil && strings.Contains(err.Error(), "unknown format major version") {
+		err = fmt.Errorf("%w: %w", engine.ErrNewer, err)
+	}
+	return desc, err
 }
 
 const (

@@ -252,7 +252,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 		tend = seat.member.Run
 	} else {
 		if err := refuseUnfinished(cfg.State); err != nil {
-			return err
+			return explain(err)
 		}
 		eng, err := pebble.Open(pebble.Options{Dir: filepath.Join(cfg.State, "db"), Logf: logf(log)})
 		if err != nil {
