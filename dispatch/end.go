@@ -41,7 +41,7 @@ func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
 	if err != nil || ended == "" {
 		return err
 	}
-	return rows.Update(context.WithoutCancel(ctx), s.eng, func(tx engine.Tx) error {
+	return rows.Update(engine.Needed(context.WithoutCancel(ctx)), s.eng, func(tx engine.Tx) error {
 		if d, ok := work.RunOf(tx, run); ok && string(d.RunID[:]) == ended && d.Unfinished == 0 {
 			s.endRun(tx, run)
 		}

@@ -71,8 +71,14 @@ type ender struct {
 func (e *ender) spent() bool { return e.left <= 0 || e.tx.Spent() }
 
 // ending runs fn, which ends actors, and gives back what they held, in the same
-// transaction or in as many as that takes.
+// transaction or in as many as that takes. A full disk does not refuse it.
 func (s *State) ending(ctx context.Context, fn func(e *ender) error) error {
+	return s.endingIfRoom(engine.Needed(ctx), fn)
+}
+
+// endingIfRoom is ending for an fn that also makes the state larger: a full disk
+// refuses it, unless ctx says that it is needed, but never what follows from it.
+func (s *State) endingIfRoom(ctx context.Context, fn func(e *ender) error) error {
 	more := false
 	step := func(ctx context.Context, fn func(*ender) error) error {
 		e := &ender{s: s, left: endStep}
@@ -93,7 +99,7 @@ func (s *State) ending(ctx context.Context, fn func(e *ender) error) error {
 		return err
 	}
 	for more { // not cancelled: the caller may be gone, and this must finish
-		if err := step(context.Background(), func(*ender) error { return nil }); err != nil {
+		if err := step(engine.Needed(context.Background()), func(*ender) error { return nil }); err != nil {
 			return err
 		}
 	}

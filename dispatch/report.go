@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
 
@@ -24,7 +25,8 @@ func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, act
 		p.PID, p.Transport = pid, "unix"
 	}
 	var before int
-	err = rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+	// A process that runs must be known, also on a full disk.
+	err = rows.Update(engine.Needed(ctx), s.eng, func(tx engine.Tx) error {
 		w, a, err := workIn(tx, l, actor)
 		if err == nil && !l.Owns(w) {
 			err = forbidden("%s was not handed out to %s", a.Path, l)
@@ -55,8 +57,11 @@ func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, act
 // something only to that.
 const elsewhere = "of its launcher"
 
+// notKept is the result of an actor whose output a full disk had no room for.
+const notKept = "the disk of the daemon's state was almost full, so the end of the output was not kept here; leasehold logs shows the output"
+
 // LaunchExited records how the process of an actor ended. A repeated report
-// changes nothing.
+// changes nothing. On a full disk the actor ends too, but its output may be missing.
 func (s *State) LaunchExited(ctx context.Context, se *Session, name string, actor uuid.UUID, exit work.Exit) (info ActorInfo, result []byte, err error) {
 	if !exit.Status.Known() || !exit.Status.Final() {
 		return ActorInfo{}, nil, &registry.ArgumentError{Argument: "status", Problem: "must be a final status"}
@@ -66,7 +71,7 @@ func (s *State) LaunchExited(ctx context.Context, se *Session, name string, acto
 		return ActorInfo{}, nil, err
 	}
 	var pid int
-	err = s.ending(ctx, func(e *ender) error {
+	conclude := func(e *ender) error {
 		tx := e.tx
 		w, a, err := workIn(tx, l, actor)
 		if err == nil && !l.Owns(w) {
@@ -83,7 +88,13 @@ func (s *State) LaunchExited(ctx context.Context, se *Session, name string, acto
 		pid = w.Process.PID
 		info, result = s.info(tx, a, operatorActor), work.Result(tx, actor)
 		return nil
-	})
+	}
+	if err = s.endingIfRoom(ctx, conclude); errors.Is(err, engine.ErrFull) {
+		if exit.Output != "" {
+			exit.Output = notKept
+		}
+		err = s.ending(ctx, conclude)
+	}
 	if err != nil {
 		return ActorInfo{}, nil, err
 	}

@@ -41,7 +41,7 @@ func (k Retention) withDefaults() Retention {
 // RemoveRun removes an ended run at once.
 func (s *State) RemoveRun(ctx context.Context, name string) error {
 	c := call.Of(ctx)
-	return rows.Update(ctx, s.eng, func(tx engine.Tx) error {
+	return rows.Update(engine.Needed(ctx), s.eng, func(tx engine.Tx) error {
 		if _, again, err := c.Answered(tx, removing); again || err != nil {
 			return err
 		}

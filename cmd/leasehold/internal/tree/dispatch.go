@@ -236,7 +236,7 @@ func whatNext(err error, run string, dir *launcher.Directory, resumed bool) erro
 		return err
 	}
 	switch refusal.Code {
-	case "INVALID_ARGUMENT", "LIMIT":
+	case "INVALID_ARGUMENT", "LIMIT", "UNAVAILABLE": // there need not be a run
 		return err
 	}
 	if resumed {
