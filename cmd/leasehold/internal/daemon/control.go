@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -88,6 +89,9 @@ at once, else the next client does.`,
 		Example: `  leasehold stop`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := forOperators("stop"); err != nil {
+				return err
+			}
 			st, err := look(cmd)
 			if errors.Is(err, connection.ErrNoDaemon) {
 				fmt.Fprintln(cmd.OutOrStdout(), "no daemon runs")
@@ -120,6 +124,9 @@ it again.`,
 		Example: `  leasehold restart`,
 		Args:    cobra.NoArgs,
 		RunE: exit.Tidily(func(cmd *cobra.Command, _ []string) error {
+			if err := forOperators("restart"); err != nil {
+				return err
+			}
 			st, err := look(cmd)
 			switch {
 			case err == nil:
@@ -147,6 +154,16 @@ it again.`,
 			return draw(cmd.OutOrStdout(), now)
 		}),
 	})
+}
+
+// forOperators refuses a process of a dispatched agent. The daemon refuses it all other
+// commands of the operator, but is not asked before it gets a signal, since it may be stuck.
+func forOperators(what string) error {
+	if os.Getenv("LEASEHOLD_LIFE") == "" {
+		return nil
+	}
+	return exit.Hint(fmt.Errorf("forbidden: this process is one of actor %s of run %q, and the daemon serves others too: no agent may %s it",
+		os.Getenv("LEASEHOLD_PATH"), os.Getenv("LEASEHOLD_RUN"), what), "ask the operator, who runs leasehold dispatch")
 }
 
 // finish lets a restart that stops the daemon go on after the first signal. Nobody else
