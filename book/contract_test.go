@@ -94,6 +94,7 @@ var refusals = []error{
 	&registry.StaleError{TokenStanding: registry.TokenStanding{Held: true}},
 	&event.CompactedError{},
 	engine.ErrFailed,
+	engine.ErrFull,
 	errors.New("anything else"),
 }
 

@@ -202,7 +202,8 @@ func RefusalOf(err error) Refusal {
 	case errors.As(err, &deadlock):
 		r.Code, r.Data = "DEADLOCK", map[string]any{"cycle": cycleOf(deadlock.Cycle)}
 	case errors.Is(err, engine.ErrFull):
-		r.Code, r.Data["disk_full"] = "UNAVAILABLE", true
+		r.Code = "UNAVAILABLE"
+		r.Data["disk_full"] = true
 		r.Message = "the disk that the daemon keeps its state on is almost full, so nothing larger can be stored; free some space on it, or raise its quota, then try again. Releasing, renewing and reading still work"
 	default:
 		r.Code = "UNAVAILABLE"

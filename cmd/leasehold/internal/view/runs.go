@@ -81,7 +81,8 @@ func newRunsRemoveCommand() *cobra.Command {
 		Short: "Forget runs that have ended",
 		Long: `Forget runs that have ended, with their actors, their stores and their tasks, before
 their retention is over. A run that has not ended is refused: end it first. With
---ended all runs that have ended are forgotten; without --yes it asks first.`,
+--ended all runs that have ended are forgotten; without --yes it asks first. The run
+directory of a dispatched run stays, with the output of its agents.`,
 		Example: `  leasehold actor end --run release-42 root
   leasehold runs rm release-42
   leasehold runs rm --ended --yes`,
