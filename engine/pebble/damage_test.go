@@ -198,7 +198,7 @@ func TestAFlippedByteIsNeverSilent(t *testing.T) {
 }
 
 // TestAFileRemovedIsNeverSilent removes each file of a state with several logs
-// whose latest commits change no mark.
+// whose latest commits change no mark, and of one with tables.
 func TestAFileRemovedIsNeverSilent(t *testing.T) {
 	for _, killed := range []bool{true, false} {
 		disk := vfs.NewMem()
@@ -221,12 +221,32 @@ func TestAFileRemovedIsNeverSilent(t *testing.T) {
 		if _, ok := whole["000005.log"]; !ok {
 			t.Fatalf("there is one log: %q", slices.Sorted(maps.Keys(whole)))
 		}
-		for name := range whole {
-			left := maps.Clone(whole)
-			delete(left, name)
-			if is := open20(t, left); is.refused == nil && len(is.said) == 0 && is.rows != rows {
-				t.Errorf("killed %t: %s was removed, and nobody says so", killed, name)
-			}
+		removeEach(t, whole, rows, fmt.Sprintf("several logs, killed %t", killed))
+
+		// Closed and opened again, its first rows are in tables only.
+		before, _ := lived(t, false)
+		reopened := before.disk(t)
+		e = mustOpen(t, pebble.Options{Dir: "state", FS: reopened})
+		mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: engine.Mark + "token", Value: "00001000"}) })
+		if rows, err = contentsOf(t, e); err != nil {
+			t.Fatal(err)
+		}
+		whole = filesOf(t, reopened)
+		mustClose(t, e)
+		if !killed {
+			whole = filesOf(t, reopened)
+		}
+		removeEach(t, whole, rows, fmt.Sprintf("tables, killed %t", killed))
+	}
+}
+
+func removeEach(t *testing.T, whole files, rows, what string) {
+	t.Helper()
+	for name := range whole {
+		left := maps.Clone(whole)
+		delete(left, name)
+		if is := open20(t, left); is.refused == nil && len(is.said) == 0 && is.rows != rows {
+			t.Errorf("%s: %s was removed, and nobody says so", what, name)
 		}
 	}
 }
