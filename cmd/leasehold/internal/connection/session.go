@@ -33,48 +33,43 @@ func Open(cmd *cobra.Command, hello server.Hello, start bool) (*client.Client, e
 	return d.Open(cmd.Context(), hello, start)
 }
 
-// moveTimeout is how long a session is asked for again while [MayOpenSoon] says so. A
+// moveTimeout is how long a session is asked for again while [mayOpenSoon] says so. A
 // server that then leads its run lets it wait. Hooks take most connections, each for some
 // milliseconds.
 const moveTimeout = 2 * time.Second
 
 // Open opens a session.
-func (d *Dialer) Open(ctx context.Context, hello server.Hello, start bool) (c *client.Client, err error) {
-	err = d.Again(ctx, func() (again bool, err error) {
-		c, again, err = d.open(ctx, hello, start)
-		return again, err
-	})
-	return c, err
+func (d *Dialer) Open(ctx context.Context, hello server.Hello, start bool) (*client.Client, error) {
+	return d.OpenOver(ctx, hello, start, func(nc net.Conn) net.Conn { return nc })
 }
 
-// Again calls open, which opens a session, again as long as it says so, but no longer than
-// moveTimeout.
-func (d *Dialer) Again(ctx context.Context, open func() (again bool, err error)) error {
+// OpenOver opens a session over what tap returns for the connection of each attempt.
+func (d *Dialer) OpenOver(ctx context.Context, hello server.Hello, start bool, tap func(net.Conn) net.Conn) (*client.Client, error) {
 	var giveUp time.Time
 	for failures := 0; ; failures++ {
-		again, err := open()
+		c, again, err := d.open(ctx, hello, start, tap)
 		if !again {
-			return err
+			return c, err
 		}
 		if giveUp.IsZero() {
 			giveUp = time.Now().Add(moveTimeout)
 		}
 		switch late := time.Now().After(giveUp); {
 		case late && atLimit(err):
-			return err
+			return nil, err
 		case late:
-			return exit.Hint(fmt.Errorf("the daemon at %s ended the connection before it answered: %w", d.Socket, err), "%s", AskDoctor)
+			return nil, exit.Hint(fmt.Errorf("the daemon at %s ended the connection before it answered: %w", d.Socket, err), "%s", AskDoctor)
 		}
 		if err := Pause(ctx, RetryAfter(failures)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
 
-// MayOpenSoon reports whether a session that was not opened may be opened soon: its
+// mayOpenSoon reports whether a session that was not opened may be opened soon: its
 // connection ended, as when its run moves to another server, or a server has as many
 // connections as it may have.
-func MayOpenSoon(err error) bool { return BrokeOff(err) || atLimit(err) }
+func mayOpenSoon(err error) bool { return BrokeOff(err) || atLimit(err) }
 
 // atLimit reports whether a server refused a session because there are too many of
 // something, such as connections of one actor.
@@ -84,15 +79,15 @@ func atLimit(err error) bool {
 }
 
 // open makes one attempt, and reports whether another one may succeed soon.
-func (d *Dialer) open(ctx context.Context, hello server.Hello, start bool) (c *client.Client, again bool, err error) {
+func (d *Dialer) open(ctx context.Context, hello server.Hello, start bool, tap func(net.Conn) net.Conn) (c *client.Client, again bool, err error) {
 	nc, err := d.Reach(ctx, start)
 	if err != nil {
 		return nil, false, serverHint(err)
 	}
 	ctx, cancel := d.UntilSilent(ctx)
 	defer cancel()
-	c, err = Handshake(ctx, nc, d.Current(hello), "leasehold")
-	return c, MayOpenSoon(err), WhoWasRefused(err, hello)
+	c, err = Handshake(ctx, tap(nc), d.Current(hello), "leasehold")
+	return c, mayOpenSoon(err), whoWasRefused(err, hello)
 }
 
 // UntilSilent returns ctx with the time limit for opening a session.
@@ -109,13 +104,13 @@ func Handshake(ctx context.Context, nc net.Conn, hello server.Hello, name string
 	return c, err
 }
 
-// WhoWasRefused adds to a refusal where the refused credentials came from.
-func WhoWasRefused(err error, hello server.Hello) error {
+// whoWasRefused adds to a refusal where the refused credentials came from.
+func whoWasRefused(err error, hello server.Hello) error {
 	var refused *server.HelloError
 	switch {
 	case !errors.As(err, &refused) || refused.Code != "UNAUTHENTICATED":
 		return err
-	case hello.Handle != "":
+	case hello.Handle != "" && hello.Handle == os.Getenv("LEASEHOLD_SESSION"): // exec comes back to its own session
 		return exit.Hint(err, "LEASEHOLD_SESSION names a session that has ended: unset it, and the call opens its own")
 	case hello.Token != "":
 		return exit.Hint(err, "the token comes from LEASEHOLD_TOKEN or LEASEHOLD_TOKEN_FILE; leasehold actor token issues another for a living actor, and leasehold actor add makes a new actor")

@@ -48,25 +48,17 @@ func (l *execLink) connect(ctx context.Context) error {
 	if l.client != nil {
 		return nil
 	}
-	return l.dialer.Again(ctx, func() (again bool, err error) { return l.open(ctx) })
-}
-
-// open makes one attempt, and reports whether another one may succeed soon.
-func (l *execLink) open(ctx context.Context) (again bool, err error) {
-	nc, err := l.dialer.Reach(ctx, true)
+	var conn *tappedConn
+	c, err := l.dialer.OpenOver(ctx, l.hello, true, func(nc net.Conn) net.Conn {
+		conn = &tappedConn{Conn: nc, ended: make(chan struct{})}
+		return conn
+	})
 	if err != nil {
-		return false, err
-	}
-	ctx, cancel := l.dialer.UntilSilent(ctx)
-	defer cancel()
-	conn := &tappedConn{Conn: nc, ended: make(chan struct{})}
-	c, err := connection.Handshake(ctx, conn, l.dialer.Current(l.hello), "leasehold")
-	if err != nil {
-		return connection.MayOpenSoon(err), connection.WhoWasRefused(err, server.Hello{Token: l.hello.Token})
+		return err
 	}
 	l.client, l.conn = c, conn
 	l.hello = server.Hello{Handle: c.Handle, Token: l.hello.Token}
-	return false, nil
+	return nil
 }
 
 // call calls a tool, and closes the connection if the call fails without an
