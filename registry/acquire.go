@@ -210,7 +210,7 @@ func (c *Core) answered(tx Tx, a *ask) (list []Grant, ok bool, err error) {
 		}
 		switch {
 		case ok:
-			list = append(list, Grant{Lease: l.Told(tx), Similar: similar(tx, l.Scope, l.Key)})
+			list = append(list, Grant{Lease: l.Told(tx), Reentrant: l.RequestID != a.RequestID, Similar: similar(tx, l.Scope, l.Key)})
 		case a.call.Overtaken():
 			return nil, true, c.lost(tx, a.Holder, id, Notice{Scope: want.Scope, Key: want.Key, Reason: string(Released)})
 		default: // the client may use one name for all its calls
@@ -287,7 +287,7 @@ func (c *Core) mayHold(tx Tx, a *ask) error {
 
 // award grants a party its keys, in which it re-enters those that it has and
 // accepts those that are offered to it. It records the answer of the call that
-// is granted them.
+// is granted them, or that has a request_id.
 func (c *Core) award(tx Tx, w *waiter, v *view) []Grant {
 	e := event.Event{Kind: event.LeaseGranted}
 	if w.seq > 0 {
@@ -315,12 +315,15 @@ func (c *Core) award(tx Tx, w *waiter, v *view) []Grant {
 	for i, g := range list { // only now, as they may be similar to one another
 		list[i].Similar = similar(tx, g.Scope, g.Key)
 	}
-	if len(v.own) < len(w.wants) {
+	more := len(v.own) < len(w.wants)
+	if more || w.RequestID != "" {
 		keep := call.Keep
-		if w.RequestID != "" {
-			keep = call.Forever
+		if more && w.RequestID != "" {
+			keep = call.Forever // until a lease that it was granted ends
 		}
 		w.call.Record(tx, CallKind, ids.String(), keep)
+	}
+	if more {
 		c.settle(tx, w.Holder, c.live)
 	}
 	if len(v.offers) > 0 { // a key that was held exclusively may be shared now

@@ -282,6 +282,33 @@ func TestRequestIDGivesTheSameGrantAlsoAfterARestart(t *testing.T) {
 	})
 }
 
+// A re-entry is an answer too: its request_id is used.
+func TestRequestIDOfAReentryIsNotForAnotherRequest(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		first := p.acquire(registry.Request{Key: "x"})
+		req := registry.Request{Key: "x", RequestID: "r1"}
+		for range 2 {
+			if again := p.acquire(req); again.ID != first.ID || !again.Reentrant {
+				t.Errorf("again %+v, want %+v", again, first)
+			}
+			h.crash()
+		}
+		other := req
+		other.Key = "y"
+		if _, err := p.try(other); !errors.Is(err, registry.ErrRequestIDReused) {
+			t.Errorf("other parameters under the id: %v", err)
+		}
+		p.release(first)
+		_, err := p.try(req)
+		if lost := mustBe[*registry.LostError](t, err); lost.Reason != "released" {
+			t.Errorf("after release: %+v", lost)
+		}
+		time.Sleep(11 * time.Minute)
+		p.acquire(other)
+	})
+}
+
 func TestRestartKeepsAcknowledgedLeasesForAFullTTL(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		p := h.party("W1")
