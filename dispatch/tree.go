@@ -23,9 +23,11 @@ import (
 // Separator joins the names of a path.
 const Separator = "→"
 
-// PathOf returns a path as it was typed. Names have no slash, so S1/W2 can be
-// written for S1→W2, since not every keyboard has the arrow.
-func PathOf(typed string) string { return strings.ReplaceAll(typed, "/", Separator) }
+var arrows = strings.NewReplacer("/", Separator, "->", Separator)
+
+// PathOf returns a path as it was typed. Not every keyboard has the arrow, and no name
+// has a slash or "->", so S1/W2 and S1->W2 can be written for S1→W2.
+func PathOf(typed string) string { return arrows.Replace(typed) }
 
 // TypedPath returns a path as people type it, with slashes.
 func TypedPath(path string) string { return strings.ReplaceAll(path, Separator, "/") }

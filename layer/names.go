@@ -24,8 +24,8 @@ func CheckName(name string) error {
 	switch _, err := kvstore.ParsePath("/" + kvstore.Peer + "/" + name + "/x"); {
 	case name == "" || len(name) > MaxName:
 		problem = "must be from 1 to 64 bytes"
-	case err != nil || strings.ContainsAny(name, "/→"):
-		problem = `must be printable, without spaces around it and without any of / → * ? [ ] { } \`
+	case err != nil || strings.ContainsAny(name, "/→") || strings.Contains(name, "->"):
+		problem = `must be printable, without spaces around it and without any of -> / → * ? [ ] { } \`
 	case name == self:
 		problem = `must not be "self", which is everybody's name for itself`
 	case isID(name):

@@ -126,13 +126,13 @@ func TestAForbiddenWaitDoesNotWait(t *testing.T) {
 }
 
 func TestANameCannotBeTakenForAnythingElse(t *testing.T) {
-	for _, name := range []string{"W1", "root", "claude-code", "Ünï", "a b", "w.1", "selfish", strings.Repeat("x", layer.MaxName)} {
+	for _, name := range []string{"W1", "root", "claude-code", "Ünï", "a b", "w.1", "a-b>c", "selfish", strings.Repeat("x", layer.MaxName)} {
 		if err := layer.CheckName(name); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 	for _, name := range []string{
-		"", "self", ".", "..", "a/b", "/", "a/", " a", "a ", "S1→W1", "*", "W?", "[a]", "{a}", `a\`, "a\n", "a\u200b", "e\u0301", "\xff",
+		"", "self", ".", "..", "a/b", "/", "a/", " a", "a ", "S1→W1", "S1->W1", "*", "W?", "[a]", "{a}", `a\`, "a\n", "a\u200b", "e\u0301", "\xff",
 		strings.Repeat("x", layer.MaxName+1), uuid.NewString(), strings.ToUpper(uuid.NewString()), strings.ReplaceAll(uuid.NewString(), "-", ""),
 		"urn:uuid:" + uuid.NewString(),
 	} {
