@@ -14,7 +14,13 @@ import (
 
 // A Reply prints the answer to a command's call: a text for people, or with --json the
 // object.
-type Reply struct{ JSON bool }
+type Reply struct {
+	JSON bool
+	Lost string // what to do if the answer, a secret, cannot be printed; "": ask again
+}
+
+// OldIsVoid is what to do if a token that replaces another was not shown.
+const OldIsVoid = "the new token was not shown, and the old one is void: call this again"
 
 // Flag adds --json to a command.
 func (r *Reply) Flag(cmd *cobra.Command, usage string) {
@@ -54,6 +60,9 @@ func (r *Reply) Print(cmd *cobra.Command, object json.RawMessage, text string) e
 		text = string(object)
 	}
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
+	if err != nil && r.Lost != "" {
+		return exit.Hint(err, "%s", r.Lost)
+	}
 	return err
 }
 

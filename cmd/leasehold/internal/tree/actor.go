@@ -2,6 +2,7 @@ package tree
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -81,6 +82,7 @@ it, with the actor.`,
 			if err != nil {
 				return err
 			}
+			reply.Lost = fmt.Sprintf("the actor was made, and its token was not shown: leasehold actor token --run %s %s issues another", run, dispatch.TypedPath(made.Path))
 			return reply.Print(cmd, object, made.Path+"\n"+made.Token)
 		},
 	})
@@ -103,7 +105,7 @@ it, with the actor.`,
 // newActorTokenCommand issues a token that replaces a lost one.
 func newActorTokenCommand() *cobra.Command {
 	var run string
-	var reply connection.Reply
+	reply := connection.Reply{Lost: connection.OldIsVoid}
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "token PATH",
 		Short: "Issue a new token for an actor; the old one is void",

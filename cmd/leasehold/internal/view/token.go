@@ -30,7 +30,7 @@ An actor's token comes from leasehold actor.`,
 
 func newTokenIssueCommand() *cobra.Command {
 	var role string
-	cmd := tokenCommand("operator_token_issue", connection.IssuedToken, func(cmd *cobra.Command, args map[string]any) error {
+	cmd := tokenCommand("operator_token_issue", connection.IssuedToken, "the token was issued and not shown: leasehold token rotate issues another under its name", func(cmd *cobra.Command, args map[string]any) error {
 		args["role"] = role
 		return Expires(cmd, args, "ttl_secs")
 	})
@@ -46,7 +46,7 @@ that only its program reads. The name is for you, and for rotate and revoke.`
 }
 
 func newTokenRotateCommand() *cobra.Command {
-	cmd := tokenCommand("operator_token_rotate", connection.IssuedToken, nil)
+	cmd := tokenCommand("operator_token_rotate", connection.IssuedToken, connection.OldIsVoid, nil)
 	cmd.Use, cmd.Short = "rotate NAME", "Replace a token, and print the new one; the old one is void"
 	cmd.ValidArgsFunction = First(completeTokens)
 	cmd.Example = `  leasehold token rotate grafana`
@@ -54,7 +54,7 @@ func newTokenRotateCommand() *cobra.Command {
 }
 
 func newTokenRevokeCommand() *cobra.Command {
-	cmd := tokenCommand("operator_token_revoke", connection.Line, nil)
+	cmd := tokenCommand("operator_token_revoke", connection.Line, "", nil)
 	cmd.Use, cmd.Short = "revoke NAME", "Make a token void"
 	cmd.ValidArgsFunction = First(completeTokens)
 	cmd.Example = `  leasehold token revoke grafana`
@@ -71,9 +71,10 @@ func completeTokens(cmd *cobra.Command, _ []string, _ string) (names []string, _
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// tokenCommand calls a tool with the name of a token.
-func tokenCommand(tool string, show connection.Telling, more func(cmd *cobra.Command, args map[string]any) error) *cobra.Command {
-	var reply connection.Reply
+// tokenCommand calls a tool with the name of a token. lost is what to do if its answer
+// cannot be printed.
+func tokenCommand(tool string, show connection.Telling, lost string, more func(cmd *cobra.Command, args map[string]any) error) *cobra.Command {
+	reply := connection.Reply{Lost: lost}
 	cmd := place.WithServer(&cobra.Command{
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
