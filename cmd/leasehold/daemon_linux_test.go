@@ -63,14 +63,15 @@ func TestDaemonOutlivesAClientThatEndsAllDescendants(t *testing.T) {
 	}
 }
 
-// A daemon whose binary was replaced is reported, and restart runs the new one.
+// A daemon whose binary was replaced or removed is reported, and restart runs the new one.
 func TestReplacedBinaryIsReported(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t)
 	env := append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(v.dir, "xdg"), "XDG_RUNTIME_DIR=", "LEASEHOLD_SOCKET="+v.socket())
+	binary := v.binary
 	run := func(args ...string) string {
 		t.Helper()
-		cmd := exec.Command(v.binary, args...)
+		cmd := exec.Command(binary, args...)
 		cmd.Env = env
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -106,5 +107,20 @@ func TestReplacedBinaryIsReported(t *testing.T) {
 	second, ok := place.ReadRecord(filepath.Join(v.dir, "xdg", "leasehold"))
 	if !ok || second.PID == first.PID || !second.Alive() || !second.OnDemand {
 		t.Errorf("restarted %+v, was %+v", second, first)
+	}
+
+	// go run removes what it has built.
+	binary += ".new"
+	if err := os.Rename(v.binary, binary); err != nil {
+		t.Fatal(err)
+	}
+	if out := run("status"); !strings.Contains(out, v.binary+" has been removed since: leasehold restart") || strings.Contains(out, "replaced") {
+		t.Errorf("after the removal:\n%s", out)
+	}
+	if out := run("doctor"); !strings.Contains(out, v.binary+" has been removed since") {
+		t.Errorf("doctor:\n%s", out)
+	}
+	if out := run("restart"); strings.Contains(out, "removed") {
+		t.Errorf("after the second restart:\n%s", out)
 	}
 }

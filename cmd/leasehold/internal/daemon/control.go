@@ -43,8 +43,9 @@ func NewStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show the daemon that serves this state",
 		Long: `Show the daemon that serves this state: its process, where it listens and whether
-its binary has been replaced since it started. No daemon is started. It is the daemon
-of this machine, also where LEASEHOLD_SERVER is set; see doctor for a server elsewhere.
+its binary has been replaced or removed since it started. No daemon is started. It is
+the daemon of this machine, also where LEASEHOLD_SERVER is set; see doctor for a server
+elsewhere.
 
 Exit codes: 0 a daemon runs; 1 none does, or it does not answer.`,
 		Example: `  leasehold status
@@ -189,7 +190,7 @@ func look(cmd *cobra.Command) (status, error) {
 	if err != nil {
 		if r, ok := place.ReadRecord(d.State()); ok {
 			if errors.Is(err, connection.ErrNoDaemon) && r.Alive() {
-				return status{Running: true, Replaced: r.Replaced(), Record: &r}, nil
+				return status{Running: true, Replaced: r.Replaced() != "", Record: &r}, nil
 			}
 			return status{Record: &r}, err
 		}
@@ -221,7 +222,7 @@ func statusOf(d *connection.Dialer, nc net.Conn) (status, error) {
 		owner, ok := place.OwnerOf(d.Socket)
 		if ok && owner.PID == pid {
 			if r, ok := place.ReadRecord(owner.State); ok && r.PID == pid {
-				return status{Running: true, Replaced: r.Replaced(), Record: &r}, nil
+				return status{Running: true, Replaced: r.Replaced() != "", Record: &r}, nil
 			}
 		}
 	}
@@ -375,7 +376,7 @@ func draw(out io.Writer, st status) error {
 		}
 	}
 	if st.Replaced {
-		line("binary", st.Binary+" has been replaced since: leasehold restart starts the new one")
+		line("binary", st.Binary+" "+st.Record.Replaced()+" since: leasehold restart starts the one that it is called from")
 	}
 	return nil
 }

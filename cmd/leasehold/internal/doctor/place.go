@@ -49,9 +49,9 @@ func examineSocket(cmd *cobra.Command) (found, clocks []finding) {
 	}
 	defer c.Close()
 	clocks = askClocks(cmd.Context(), c)
-	if r, ok := place.ReadRecord(d.State()); ok && r.Socket == socket && r.Alive() && r.Replaced() {
+	if r, ok := place.ReadRecord(d.State()); ok && r.Socket == socket && r.Alive() && r.Replaced() != "" {
 		return append(found, finding{
-			"socket", note, fmt.Sprintf("%s has been replaced since the daemon (pid %d) was started from it", r.Binary, r.PID),
+			"socket", note, fmt.Sprintf("%s %s since the daemon (pid %d) was started from it", r.Binary, r.Replaced(), r.PID),
 			"leasehold restart: no session ends by that",
 		}), clocks
 	}

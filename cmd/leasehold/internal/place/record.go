@@ -131,9 +131,17 @@ func (r Record) Alive() bool {
 	return process.Peer{PID: r.PID, Start: r.Start}.Alive()
 }
 
-// Replaced reports whether the daemon's binary has been replaced or removed.
-func (r Record) Replaced() bool {
-	return r.BinaryID != "" && BinaryID(r.Binary) != r.BinaryID
+// Replaced says what has become of the daemon's binary, if it is not the one any more
+// that was started: it was replaced or removed.
+func (r Record) Replaced() string {
+	switch now := BinaryID(r.Binary); {
+	case r.BinaryID == "" || now == r.BinaryID:
+		return ""
+	case now == "":
+		return "has been removed"
+	default:
+		return "has been replaced"
+	}
 }
 
 // BinaryID identifies one version of a file; "" if there is no file.
