@@ -5,10 +5,11 @@
         ...
         c.run_lease_release(lease["lease_id"])
 
-Servers are http://host:port, https://host or unix:///path of a daemon's socket. A
-refusal is a Refusal, whose code says what happened. Nobody renews a lease by itself:
-call lease_renew at a third of its TTL, for instance in a thread: threads may share a
-client. A fork acts in the session of its parent, and its close does not end it.
+Without a with statement, open begins the session and close ends it. Servers are
+http://host:port, https://host or unix:///path of a daemon's socket. A refusal is a
+Refusal, whose code says what happened. Nobody renews a lease by itself: call
+lease_renew at a third of its TTL, for instance in a thread: threads may share a client.
+A fork acts in the session of its parent, and its close does not end it.
 
 A call whose connection breaks, or that the server cannot answer now, is sent again until
 outage (seconds) is over. A call that is sent again with the same call_key has one effect.
@@ -105,11 +106,15 @@ class Client:
         self._idle, self._process = [], os.getpid()  # connections that no call uses
 
     def __enter__(self):
-        self._open(None)
-        return self
+        return self.open()
 
     def __exit__(self, *_):
         self.close()
+
+    def open(self):
+        """Open the session, unless it is open, and return the client. A with statement does it."""
+        self._open(None)
+        return self
 
     def close(self):
         """End the session, and give back what it holds."""

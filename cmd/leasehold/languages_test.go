@@ -230,6 +230,12 @@ with Client(env["URL"], env["ONE"]) as one, Client(env["SOCKET"], env["TWO"]) as
 with Client(env["PROXY"] + "/below/", env["ONE"]) as below:
     below.kv_get("/shared/plan")
     below.session_end()
+kept = Client(env["URL"], env["ONE"]).open()
+lease = kept.open().run_lease_acquire(key="kept", ttl_secs=3600)
+kept.lease_renew(lease["lease_id"])
+kept.close()
+with Client(env["URL"], env["TWO"]) as two:
+    two.run_lease_release(two.run_lease_acquire(key="kept")["lease_id"])
 with Client(env["PROXY"] + "/broken", env["ONE"]) as broken:
     broken.run_lease_acquire(key="broken")
 gone = Client(env["PROXY"] + "/gone", env["ONE"], outage=0)
