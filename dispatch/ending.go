@@ -155,6 +155,7 @@ func (e *ender) actor(a Actor, why end) {
 		e.s.endRun(tx, a.Run)
 	}
 	putActor(tx, ended)
+	e.s.core.WithdrawOffers(tx, ended.ID, endStep)
 	tx.Put(engine.Row{Key: retireKey(retireDeadKind, ended.EndedAt, ended.ID)})
 }
 
@@ -233,6 +234,7 @@ func (e *ender) leave(a Actor) {
 	a.EndedAt, a.EndCause, a.Leaving = e.tx.Wall(), "it left", true
 	note(e.tx, run, a, event.Event{Kind: event.ActorEnded, Cause: a.EndCause})
 	putActor(e.tx, a)
+	e.s.core.WithdrawOffers(e.tx, a.ID, endStep)
 	e.s.removeActor(e.tx, a)
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/leasehold/leasehold/engine/clock"
 	"github.com/leasehold/leasehold/layer"
 	"github.com/leasehold/leasehold/queue"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // A tree that is larger than what one transaction does ends as a small one does:
@@ -525,6 +526,26 @@ func TestActorListsAreSilentAboutOtherLayers(t *testing.T) {
 			if o, err := se.Status(t.Context(), "S1→W1"); err != nil || fmt.Sprint(o.Held) != want {
 				t.Errorf("%s reads that it held %v at its end, want %s; %v", se.Actor().Path, o.Held, want, err)
 			}
+		}
+	})
+}
+
+// An offer to an actor that ends is void, and its holder is shown none.
+func TestAnOfferToAnActorThatEndsIsVoid(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		root := h.connect(dispatch.Credentials{Token: token}, 50)
+		h.add(dispatch.Worker, "", "W1")
+		g := h.take(root, dispatch.RunScope, "x", time.Minute)
+		if _, err := root.Transfer(t.Context(), g.ID, "W1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.EndActor(t.Context(), "r", "W1", "done"); err != nil {
+			t.Fatal(err)
+		}
+		page, err := root.Leases(t.Context(), dispatch.LeaseQuery{Scopes: []dispatch.Scope{dispatch.RunScope}})
+		if err != nil || len(page.Leases) != 1 || page.Leases[0].Offer != (registry.Holder{}) {
+			t.Errorf("%+v %v", page.Leases, err)
 		}
 	})
 }

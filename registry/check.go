@@ -81,7 +81,7 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 				fault("lease %q is held, and %q can be renewed", l.row, row.Key)
 			}
 		}
-		if _, found := tx.Get(l.offerRow()); found != l.offered() {
+		if _, found := tx.Get(l.offerRow().Key); found != l.offered() {
 			fault("lease %q is offered: %t, and is found as such: %t", row.Key, l.offered(), found)
 		}
 		if l.lapsed && (l.offered() || l.awaited) {

@@ -74,7 +74,7 @@
 //
 //	leaseid/<lease id>              its row key
 //	alike/<scope>␀<spelling>␀<key>  of a key that is held and not spelt as it could be
-//	offered/<scope>␀<key>[␀<number>]  of a lease that is offered
+//	offered/<scope>␀<key>[␀<number>]  of a lease that is offered; owner the actor that may accept it
 //	place/<actor><session><party>␀<scope>␀<key>   the row key of the party's place; what its calls watch
 //	count/…                         leases of a scope and an actor, those of its layer, its claims; places of an actor and a key; untold notices of an actor
 //	count/untold/<as in lost/>      of a notice that has not been told

@@ -35,7 +35,7 @@ func (c *Core) Recover(ctx context.Context) error {
 				noteAlike(tx, l.Scope, l.Key)
 			}
 			if l.offered() {
-				tx.Touch(engine.Row{Key: l.offerRow()})
+				tx.Touch(l.offerRow())
 			}
 			for _, key := range l.counts() {
 				counts[key]++

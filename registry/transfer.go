@@ -21,7 +21,7 @@ const transferring call.Kind = "transfer"
 // The lease then has a new token, and waiters keep their places behind it. If a
 // call of the other actor already waits in line with nothing else in its way,
 // it accepts at once. The offer is void when the lease ends, passes its
-// deadline or is adopted.
+// deadline or is adopted, and with [Core.WithdrawOffers].
 func (c *Core) Transfer(ctx context.Context, caller Holder, id uuid.UUID, to func(Tx, Lease) (Holder, error)) (accepted bool, err error) {
 	asked := call.Of(ctx)
 	return accepted, c.update(engine.Needed(ctx), caller, func(tx Tx) error {
@@ -66,7 +66,7 @@ func (c *Core) transfer(tx Tx, caller Holder, id uuid.UUID, find func(Tx, Lease)
 	if !l.offered() {
 		return false, nil
 	}
-	tx.Touch(engine.Row{Key: l.offerRow()})
+	tx.Touch(l.offerRow())
 	c.settle(tx, l.Offer, c.live)
 	if _, held := leaseByID(tx, l.ID); !held {
 		return true, nil
@@ -80,17 +80,39 @@ func (c *Core) transfer(tx Tx, caller Holder, id uuid.UUID, find func(Tx, Lease)
 // it. It costs a look at each of these, however many leases are below a directory.
 func offersNear(tx Tx, scope, key string) (offers []Lease) {
 	for offer := range near(tx, offerPrefix, scope, key) {
-		row, _ := tx.Get(leasePrefix + strings.TrimPrefix(offer.Key, offerPrefix))
-		if l := (Lease{}); l.read(row) {
+		if l, ok := offeredAt(tx, offer); ok {
 			offers = append(offers, l)
 		}
 	}
 	return offers
 }
 
-// offerRow returns the key of the row by which the lease is found while it is
-// offered.
-func (l *Lease) offerRow() string { return offerPrefix + strings.TrimPrefix(l.row, leasePrefix) }
+// WithdrawOffers withdraws up to limit of the offers to an actor, which has ended and
+// accepts none.
+func (c *Core) WithdrawOffers(tx Tx, actor uuid.UUID, limit int) {
+	for offer := range tx.Owned(actor, offerPrefix) {
+		if limit--; limit < 0 {
+			return
+		}
+		if l, ok := offeredAt(tx, offer); ok {
+			l.withdrawOffer(tx)
+			c.recordLease(tx, &l, event.Event{Kind: event.LeaseOffered})
+			l.put(tx)
+		}
+	}
+}
+
+// offeredAt returns the lease of an offerRow.
+func offeredAt(tx Tx, offer engine.Row) (l Lease, ok bool) {
+	row, _ := tx.Get(leasePrefix + strings.TrimPrefix(offer.Key, offerPrefix))
+	return l, l.read(row)
+}
+
+// offerRow returns the row by which the lease is found while it is offered. It is owned
+// by the actor that may accept it.
+func (l *Lease) offerRow() engine.Row {
+	return engine.Row{Key: offerPrefix + strings.TrimPrefix(l.row, leasePrefix), Owner: l.Offer.Actor}
+}
 
 func (l *Lease) offered() bool { return l.Offer.Actor != uuid.Nil }
 
@@ -112,7 +134,7 @@ func (l *Lease) withdrawOffer(tx Tx) bool {
 		return false
 	}
 	forgetNotice(tx, offerKey(l.Offer.Actor, l.ID))
-	tx.Delete(l.offerRow())
+	tx.Delete(l.offerRow().Key)
 	l.Offer = Holder{}
 	return true
 }

@@ -139,6 +139,17 @@ func TestAnOfferIsVoid(t *testing.T) {
 		"session ended":  func(h *house, a party, _ registry.Grant) { h.endSession(a) },
 		"revoked":        func(h *house, _ party, _ registry.Grant) { h.revoke(nil) },
 		"adopted":        func(_ *house, a party, g registry.Grant) { _, _ = a.again().renew(g, 0) },
+		"its actor ended": func(h *house, _ party, _ registry.Grant) {
+			h.crash()
+			offered, _ := h.standing("x")
+			err := h.eng.Update(h.t.Context(), func(tx registry.Tx) error {
+				h.WithdrawOffers(tx, offered.Offer.Actor, 1)
+				return nil
+			})
+			if now, _ := h.standing("x"); err != nil || now.Offer.Path != "" {
+				h.t.Errorf("it is offered to %q; %v", now.Offer.Path, err)
+			}
+		},
 		"of a lost call": func(h *house, a party, g registry.Grant) { h.endSession(a); h.crash() },
 	} {
 		t.Run(name, func(t *testing.T) {
