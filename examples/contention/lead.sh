@@ -3,7 +3,7 @@ set -eu
 
 leasehold call spawn_worker name=draft prompt="Draft the report."
 leasehold call spawn_worker name=review prompt="Review the report."
-leasehold call actor_wait actors=draft,review mode=all wait_secs=50
+leasehold call actor_wait actors=draft,review mode=all wait_secs=50 >/dev/null
 
 echo "the report:"
 cat "$LEASEHOLD_RUN_DIR/report.txt"
