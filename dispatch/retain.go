@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -121,11 +122,14 @@ func (s *State) dropActor(tx engine.Tx, a Actor) {
 }
 
 // removeSome removes some rows of pending removals. It returns true if more may
-// be left.
+// be left. One that cannot be read stays.
 func (s *State) removeSome(tx engine.Tx) (more bool) {
 	for row := range tx.Scan(endingRemoval) {
-		r, ok := rows.Decode[removal](tx, row)
-		if ok && s.remove(tx, r) {
+		var r removal
+		if json.Unmarshal([]byte(row.Value), &r) != nil {
+			continue // rows.Decode would fail the transaction, also for all others
+		}
+		if s.remove(tx, r) {
 			tx.Delete(row.Key)
 		}
 		return true

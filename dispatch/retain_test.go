@@ -51,6 +51,26 @@ func TestADispatchedRunIsRemoved(t *testing.T) {
 	})
 }
 
+// A removal whose row cannot be read keeps nothing else from being removed.
+func TestASpoiltRemovalKeepsOnlyItself(t *testing.T) {
+	inHouse(t, dispatch.Options{Keep: short}, func(t *testing.T, h *house) {
+		const spoilt = "ending/3spoilt"
+		h.plantText(spoilt, "{")
+		h.add(dispatch.Root, "", "boss")
+		h.add(dispatch.Worker, "", "W1")
+		if err := h.EndActor(t.Context(), "r", "root", "done"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Hour)
+		if was := h.plantText(spoilt, "{}"); was != "{" {
+			t.Errorf("the spoilt row is %q", was)
+		}
+		if runs, err := h.Runs(t.Context(), ""); err != nil || len(runs) != 0 {
+			t.Errorf("runs are left: %+v %v", runs, err)
+		}
+	})
+}
+
 // The retention of a run that is resumed after its end begins with its last end.
 func TestAResumedRunIsKeptFromItsLastEnd(t *testing.T) {
 	inHouse(t, dispatch.Options{Keep: short}, func(t *testing.T, h *house) {
