@@ -132,13 +132,13 @@ func TestAnOfferToOneWhoWaitsIsAcceptedAtOnce(t *testing.T) {
 // An offer ends with the lease, at its deadline, and when it is taken back.
 func TestAnOfferIsVoid(t *testing.T) {
 	for name, end := range map[string]func(h *house, a party, g registry.Grant){
-		"taken back":     func(_ *house, a party, g registry.Grant) { a.mustOffer(g, nil, false) },
-		"to another":     func(h *house, a party, g registry.Grant) { c := h.party("C"); a.mustOffer(g, &c, false) },
-		"released":       func(_ *house, a party, g registry.Grant) { a.release(g) },
-		"expired":        func(*house, party, registry.Grant) { time.Sleep(2 * time.Minute) },
-		"session ended":  func(h *house, a party, _ registry.Grant) { h.endSession(a) },
-		"revoked":        func(h *house, _ party, _ registry.Grant) { h.revoke(nil) },
-		"adopted":        func(_ *house, a party, g registry.Grant) { _, _ = a.again().renew(g, 0) },
+		"taken back":    func(_ *house, a party, g registry.Grant) { a.mustOffer(g, nil, false) },
+		"to another":    func(h *house, a party, g registry.Grant) { c := h.party("C"); a.mustOffer(g, &c, false) },
+		"released":      func(_ *house, a party, g registry.Grant) { a.release(g) },
+		"expired":       func(*house, party, registry.Grant) { time.Sleep(2 * time.Minute) },
+		"session ended": func(h *house, a party, _ registry.Grant) { h.endSession(a) },
+		"revoked":       func(h *house, _ party, _ registry.Grant) { h.revoke(nil) },
+		"adopted":       func(_ *house, a party, g registry.Grant) { _, _ = a.again().renew(g, 0) },
 		"its actor ended": func(h *house, _ party, _ registry.Grant) {
 			h.crash()
 			offered, _ := h.standing("x")
