@@ -283,11 +283,20 @@ func (s summary) drift() error {
 	return nil
 }
 
-// steps yields the edits of a plan, each with the line where it begins.
+// steps yields the edits of a plan, each with the line where it begins. A file that is
+// created or removed is one edit, so that it reads from its first line to its last.
 func (p plan) steps() func(yield func(int, edit) bool) {
+	edits := p.edits
+	switch {
+	case len(edits) < 2:
+	case p.state == create:
+		edits = []edit{{Ins: string(p.after)}}
+	case p.state == remove:
+		edits = []edit{{Del: string(p.file.text)}}
+	}
 	return func(yield func(int, edit) bool) {
 		text := p.file.text
-		for _, e := range p.edits {
+		for _, e := range edits {
 			seen := e.fromLineStart(text)
 			line, _ := position(text, seen.At)
 			if !yield(line, seen) {
