@@ -348,7 +348,7 @@ class Client:
         return self._call("GET", f"/api/v1/runs", _given({"run": run, "after": after, "limit": limit, "actors": actors, "ended": ended}), None, call_key)
 
     def operator_run_remove(self, run, *, call_key=None):
-        "Forget a run."
+        "Delete a run."
         return self._call("DELETE", f"/api/v1/runs/{_part(run)}", {}, None, call_key)
 
     def operator_run(self, run, *, after=None, limit=None, actors=None, ended=None, call_key=None):

@@ -45,7 +45,7 @@ func TestSetupAsksAtATerminal(t *testing.T) {
 	}
 }
 
-// At a terminal runs rm --ended names the runs and asks; only a yes forgets them.
+// At a terminal runs rm --ended names the runs and asks; only a yes deletes them.
 func TestRunsAsksAtATerminal(t *testing.T) {
 	t.Parallel()
 	newDir(t)
@@ -63,13 +63,13 @@ func TestRunsAsksAtATerminal(t *testing.T) {
 		}
 	}
 	for _, one := range []struct{ keys, says string }{
-		{"\n", "no run was forgotten"},
+		{"\n", "no run was deleted"},
 		{"\x03", "interrupted"},
-		{"\x04", "no run was forgotten"},
-		{"y\n", "run over is forgotten"},
+		{"\x04", "no run was deleted"},
+		{"y\n", "run over is deleted"},
 	} {
 		c := openConsole(t, env, leasehold, "runs", "rm", "--ended")
-		c.sees("Forget 1 run (over), with actors, stores and tasks? [y/N] ")
+		c.sees("Delete 1 run (over), with actors, stores and tasks? [y/N] ")
 		c.types(one.keys)
 		c.sees(one.says)
 		if err := c.cmd.Wait(); (err == nil) != (one.keys == "y\n") {

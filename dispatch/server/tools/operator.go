@@ -22,7 +22,7 @@ func Operators(state *dispatch.State) []Tool {
 		tool("operator_actor_add", "Make an actor", "Make an actor without launching it; its token is shown only once.", Effect{}, o.addActor),
 		tool("operator_actor_end", "End an actor", "End an actor and its sub-tree: tokens void, sessions ended, leases handed over.", Effect{Destructive: true}, o.endActor),
 		tool("operator_actor_token", "Issue a new token", "Issue a new token for a living actor; it is shown only once, and the old one is void. The actor's sessions continue.", Effect{Destructive: true}, o.reissueToken),
-		tool("operator_run_remove", "Forget a run", "Forget a run that has ended, with its actors, stores and tasks, before its retention is over.", Effect{Destructive: true}, o.removeRun),
+		tool("operator_run_remove", "Delete a run", "Delete a run that has ended, with its actors, stores and tasks, before its retention is over.", Effect{Destructive: true}, o.removeRun),
 		tool("operator_tree", "See runs and their actors", "All runs, or one, each with its tree.", read, o.showTree),
 		tool("operator_leases", "See the leases of a run", "All leases of a run and of its layers.", read, o.showLeases),
 		tool("operator_events", "See what happened in a run", "Events of a run in the order of their revisions: leases, refused writes, sessions, actors, tasks.", read, o.showEvents),
@@ -130,7 +130,7 @@ type removedRun struct {
 	Removed bool   `json:"removed"`
 }
 
-func (r removedRun) Text() string { return fmt.Sprintf("run %s is forgotten", r.Run) }
+func (r removedRun) Text() string { return fmt.Sprintf("run %s is deleted", r.Run) }
 
 func (o *operator) removeRun(ctx context.Context, _ *dispatch.Session, a runArg) (removedRun, error) {
 	err := o.state.RemoveRun(ctx, a.Run)

@@ -24,7 +24,7 @@ func NewRunsCommand() *cobra.Command {
 	l := &look{}
 	cmd := l.flags(&cobra.Command{
 		Use:   "runs",
-		Short: "Show the runs, and remove those that have ended",
+		Short: "Show the runs, and delete those that have ended",
 		Long: `Show the runs: how old each is and how many actors it has. Runs that have ended are
 only counted without --all; --json always lists them all. leasehold tree shows their
 actors.`,
@@ -78,10 +78,10 @@ func newRunsRemoveCommand() *cobra.Command {
 	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "rm NAME ... | --ended",
-		Short: "Forget runs that have ended",
-		Long: `Forget runs that have ended, with their actors, their stores and their tasks, before
+		Short: "Delete runs that have ended",
+		Long: `Delete runs that have ended, with their actors, their stores and their tasks, before
 their retention is over. A run that has not ended is refused: end it first. With
---ended all runs that have ended are forgotten; without --yes it asks first. The run
+--ended all runs that have ended are deleted; without --yes it asks first. The run
 directory of a dispatched run stays, with the output of its agents.`,
 		Example: `  leasehold actor end --run release-42 root
   leasehold runs rm release-42
@@ -89,9 +89,9 @@ directory of a dispatched run stays, with the output of its agents.`,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			switch {
 			case ended && len(names) > 0:
-				return exit.Usagef("--ended forgets all runs that have ended: leave out %s", terminal.Some(names))
+				return exit.Usagef("--ended deletes all runs that have ended: leave out %s", terminal.Some(names))
 			case !ended && len(names) == 0:
-				return exit.Usagef("name the runs to forget, or give --ended for all that have ended")
+				return exit.Usagef("name the runs to delete, or give --ended for all that have ended")
 			}
 			c, err := connection.Operator(cmd, true)
 			if err != nil {
@@ -100,18 +100,18 @@ directory of a dispatched run stays, with the output of its agents.`,
 			defer c.Close()
 			if ended {
 				if names, err = endedRuns(cmd.Context(), c); err == nil && !yes {
-					err = askToForget(cmd, reply.JSON, names)
+					err = askToDelete(cmd, reply.JSON, names)
 				}
 				if err != nil {
 					return reply.Refused(cmd, err)
 				}
 			}
-			return forgetRuns(cmd, &reply, c, names)
+			return deleteRuns(cmd, &reply, c, names)
 		},
 	})
-	cmd.Flags().BoolVar(&ended, "ended", false, "forget all runs that have ended")
+	cmd.Flags().BoolVar(&ended, "ended", false, "delete all runs that have ended")
 	cmd.Flags().BoolVar(&yes, "yes", false, "with --ended: do not ask")
-	reply.Flag(cmd, "print JSON, one object in a line")
+	reply.Flag(cmd, "print JSON, one object per line")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		for _, r := range knownRuns(cmd, true) {
 			if r.EndedAt != nil && !slices.Contains(args, r.Run) {
@@ -130,7 +130,7 @@ func endedRuns(ctx context.Context, c *client.Client) (names []string, err error
 		return nil, err
 	}
 	if list := missing(answer.Object); list != "" {
-		return nil, exit.Hint(fmt.Errorf("no server leads %s at present, so nobody knows which of its runs have ended", list), "nothing was forgotten; try again")
+		return nil, exit.Hint(fmt.Errorf("no server leads %s at present, so nobody knows which of its runs have ended", list), "nothing was deleted; try again")
 	}
 	list, err := connection.Decode[shownRuns](answer.Object)
 	for _, r := range list.Runs {
@@ -141,24 +141,24 @@ func endedRuns(ctx context.Context, c *client.Client) (names []string, err error
 	return names, err
 }
 
-// askToForget asks whether these runs may be forgotten. It is an error if they may not.
-func askToForget(cmd *cobra.Command, json bool, names []string) error {
+// askToDelete asks whether these runs may be deleted. It is an error if they may not.
+func askToDelete(cmd *cobra.Command, json bool, names []string) error {
 	switch {
 	case len(names) == 0:
 		return nil
 	case json || !terminal.CanAsk(cmd.InOrStdin()):
-		return exit.Hint(errors.New("no run was forgotten: there is no terminal to ask at"), "leasehold runs rm --ended --yes forgets %s", terminal.Plural(len(names), "run"))
+		return exit.Hint(errors.New("no run was deleted: there is no terminal to ask at"), "leasehold runs rm --ended --yes deletes %s", terminal.Plural(len(names), "run"))
 	}
-	question := fmt.Sprintf("Forget %s (%s), with actors, stores and tasks?", terminal.Plural(len(names), "run"), terminal.Some(names))
+	question := fmt.Sprintf("Delete %s (%s), with actors, stores and tasks?", terminal.Plural(len(names), "run"), terminal.Some(names))
 	yes, err := terminal.Ask(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), question)
 	if err == nil && !yes {
-		err = errors.New("no run was forgotten")
+		err = errors.New("no run was deleted")
 	}
 	return err
 }
 
-// forgetRuns forgets those of the runs that have ended, and says of each what became of it.
-func forgetRuns(cmd *cobra.Command, reply *connection.Reply, c *client.Client, names []string) error {
+// deleteRuns deletes those of the runs that have ended, and says of each what became of it.
+func deleteRuns(cmd *cobra.Command, reply *connection.Reply, c *client.Client, names []string) error {
 	if len(names) == 0 && !reply.JSON {
 		return reply.Print(cmd, nil, "no run has ended")
 	}
