@@ -161,6 +161,22 @@ func TestEveryNameIsCompleted(t *testing.T) {
 	}
 }
 
+// The help says what each flag takes, and not only that it is a text. The shell completes
+// what is in the file system.
+func TestEveryFlagSaysWhatItTakes(t *testing.T) {
+	for _, c := range everyCommand() {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			takes, _ := pflag.UnquoteUsage(f)
+			if slices.Contains([]string{"string", "strings", "uint"}, takes) || takes != "DSN" && takes != "URL" && takes != "N" && takes != strings.ToLower(takes) {
+				t.Errorf("%s --%s %s: what is that?", c.CommandPath(), f.Name, takes)
+			}
+			if _, ok := c.GetFlagCompletionFunc(f.Name); !ok && slices.Contains([]string{"file", "directory", "path"}, takes) {
+				t.Errorf("%s completes nothing for --%s", c.CommandPath(), f.Name)
+			}
+		})
+	}
+}
+
 // What prints a list prints it for programs, too.
 func TestEveryListHasJSON(t *testing.T) {
 	for _, c := range everyCommand() {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/build"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/call"
@@ -167,9 +168,31 @@ Environment:
 	add(groupLook, view.NewLeasesCommand(), view.NewLeaseCommand(), view.NewTreeCommand(), view.NewRunsCommand(), view.NewKVCommand(), view.NewQueueCommand(), view.NewEventsCommand(), view.NewHistoryCommand(), logs.NewCommand(), view.NewTopCommand(), open.NewCommand())
 	cmd.AddCommand(tree.NewWatchdogCommand(), daemon.NewDetachCommand(), manual.NewCommand())
 	addCompletion(cmd)
+	completePaths(cmd)
 	cmd.InitDefaultHelpCmd()
 	refuseUnknown(cmd)
 	return cmd
+}
+
+// completePaths lets the shell complete the flags that the help says take a file, a
+// directory or a path, unless they complete something else.
+func completePaths(c *cobra.Command) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		directive := cobra.ShellCompDirectiveDefault
+		switch takes, _ := pflag.UnquoteUsage(f); takes {
+		case "file", "path":
+		case "directory":
+			directive = cobra.ShellCompDirectiveFilterDirs
+		default:
+			return
+		}
+		if _, completed := c.GetFlagCompletionFunc(f.Name); !completed {
+			view.CompleteWith(c, f.Name, cobra.FixedCompletions(nil, directive))
+		}
+	})
+	for _, sub := range c.Commands() {
+		completePaths(sub)
+	}
 }
 
 // addCompletion adds cobra's command completion, with examples.

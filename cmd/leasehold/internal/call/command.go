@@ -112,7 +112,7 @@ up to 30 s.`,
 	})
 	f := cmd.Flags()
 	view.JoinFlag(cmd, &run)
-	f.StringVar(&name, "name", "call", "the name to join it under")
+	f.StringVar(&name, "name", "call", "the `name` to join the run under")
 	reply.Flag(cmd, "print the answer or the refusal as JSON")
 	f.StringVar(&field, "field", "", "print the field of the answer at this JSON `pointer`, as /lease_id or /tasks/0/token")
 	f.BoolVar(&list, "list", false, "list the tools")

@@ -79,8 +79,7 @@ If the state is in PostgreSQL, use the tools of the database.`,
 	})
 	f := cmd.Flags()
 	f.StringVar(&state, "state", "", "`directory` of the state (default that of the daemon)")
-	f.BoolVar(&asObject, "json", false, "print JSON, one object in a line")
-	_ = cmd.MarkFlagDirname("state")
+	f.BoolVar(&asObject, "json", false, "print JSON, one object per line")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}

@@ -75,7 +75,7 @@ Exit codes: 0 a daemon runs; 1 none does, or it does not answer.`,
 			return answers(cmd)
 		},
 	})
-	cmd.Flags().BoolVar(&asObject, "json", false, "print JSON, one object in a line")
+	cmd.Flags().BoolVar(&asObject, "json", false, "print JSON, one object per line")
 	return cmd
 }
 

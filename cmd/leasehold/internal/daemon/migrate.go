@@ -81,7 +81,6 @@ can serve the copy. The original stays as it is: do not serve it any more.`,
 	f.StringVar(&m.state, "state", "", "`directory` of the state (default the user's own)")
 	m.db.AddFlags(f)
 	f.IntVar(&m.partitions, "partitions", 0, fmt.Sprintf("with postgres: spread later runs over so many partitions, from 1 to %d (default %d)", postgres.MaxPartitions, postgres.DefaultPartitions))
-	_ = cmd.MarkFlagDirname("state")
 	return cmd
 }
 

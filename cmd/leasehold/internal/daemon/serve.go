@@ -76,9 +76,9 @@ A restart ends no session: clients reconnect and keep their leases. Everything t
 reply has confirmed survives kill -9. A power cut ends the sessions and leases of this
 machine, and nothing else.
 
-Runs that have ended are kept for --keep, then forgotten with their actors, stores
+Runs that have ended are kept for --keep, then deleted with their actors, stores
 and tasks; ended actors of a live run are kept for a day, or for --keep if that is
-less. leasehold runs rm forgets a run at once.
+less. leasehold runs rm deletes a run at once.
 
 The state is in a directory on a local disk, or with --postgres in a database, which
 may be on another machine. Put a password into LEASEHOLD_POSTGRES, --postgres-file or
@@ -149,7 +149,6 @@ OTEL_EXPORTER_OTLP_ENDPOINT names, by OTLP over HTTP. Without it none are made.`
 	cfg.Log.Level = "info"
 	view.OneOf(cmd, &cfg.Log.Level, "log-level", "trace, debug, info, warn or error", "trace", "debug", "info", "warn", "error")
 	f.DurationVar(&cfg.IdleExit, "idle-exit", 0, "end once nobody has been connected for this long; clients start it again (default never)")
-	_ = cmd.MarkFlagDirname("state")
 	f.BoolVar(&cfg.OnDemand, "on-demand", false, "a client starts it")
 	_ = f.MarkHidden("on-demand")
 	return cmd

@@ -100,7 +100,6 @@ A fault is something to repair; the exit code is then 1. Notes are informational
 	db.AddPlace(f)
 	f.BoolVar(&db.SingleNode, "single-node", false, "accept a database without a synchronous standby")
 	f.BoolVar(&asObject, "json", false, "print {ok, checks: [{check, level, what, do}]}")
-	_ = cmd.MarkFlagDirname("state")
 	return cmd
 }
 

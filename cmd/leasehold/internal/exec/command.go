@@ -138,17 +138,17 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 	})
 	f := cmd.Flags()
 	f.SetInterspersed(false) // flags after CMD belong to CMD
-	f.Func("lease", "lease this `KEY`", func(key string) error { return cfg.add(wanted{Key: key}) })
-	f.Func("path", "lease the file at this `PATH` from the root of the project, or with DIR/** everything below a directory", func(path string) error {
+	f.Func("lease", "lease this `key` (repeatable)", func(key string) error { return cfg.add(wanted{Key: key}) })
+	f.Func("path", "lease the file at this `path`, or with DIR/** everything below a directory (repeatable)", func(path string) error {
 		return cfg.add(wanted{Path: path})
 	})
 	f.BoolVar(&layer, "layer", false, "leases of the actor's own layer, not of the whole run")
 	f.BoolVar(&shared, "shared", false, "share the leases with others that only read")
-	f.StringVar(&cfg.reason, "reason", "", "`TEXT` that refused agents are shown")
-	f.Float64Var(&ttl, "ttl", 60, "`SECS` that each renewal lasts")
-	f.Float64Var(&wait, "wait", 0, "`SECS` to wait in line if the lease is held")
+	f.StringVar(&cfg.reason, "reason", "", "`text` that refused agents are shown")
+	f.Float64Var(&ttl, "ttl", 60, "`seconds` that each renewal lasts")
+	f.Float64Var(&wait, "wait", 0, "`seconds` to wait in line if the lease is held")
 	view.JoinFlag(cmd, &run)
-	f.StringVar(&name, "name", "exec", "the name to join it under")
+	f.StringVar(&name, "name", "exec", "the `name` to join the run under")
 	reply.Flag(cmd, "print a refusal as JSON")
 	view.CompleteWith(cmd, "lease", view.CompleteLeases)
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -66,9 +66,9 @@ is needed.`,
 		},
 	})
 	f := cmd.Flags()
-	f.BoolVarP(&follow, "follow", "f", false, "keep showing new output")
+	f.BoolVarP(&follow, "follow", "f", false, "keep showing new output, until Ctrl-C")
 	f.IntVar(&tail, "tail", allLines, "only the last `N` lines of each of stdout and stderr (default all)")
-	f.StringVar(&base, "dir", "", "where run `directories` are (default <state>/runs)")
+	f.StringVar(&base, "dir", "", "`directory` that has the run directories (default <state>/runs)")
 	f.Lookup("tail").DefValue = "0" // hides the default in the help text
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) (words []string, _ cobra.ShellCompDirective) {
 		base, err := baseOr(base)

@@ -80,7 +80,7 @@ With --role reader the page shows everything and changes nothing.`,
 	view.OneOf(cmd, &role, "role", "operator may act, reader only look", "operator", "reader")
 	f.StringVar(&base, "url", "", "the `address` by which the browser reaches the daemon, if that is not where it listens")
 	f.BoolVar(&onlyPrint, "print", false, "print the link, and open no browser")
-	reply.Flag(cmd, "print JSON, one object in a line, and open no browser")
+	reply.Flag(cmd, "print JSON, one object per line, and open no browser")
 	return cmd
 }
 

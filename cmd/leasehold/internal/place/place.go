@@ -87,7 +87,7 @@ func (t Target) Apart() Target {
 
 // WithSocket adds the flag --socket to a command.
 func WithSocket(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().String("socket", "", "the daemon's socket (default $LEASEHOLD_SOCKET, else the user's own)")
+	cmd.Flags().String("socket", "", "`path` of the daemon's socket (default $LEASEHOLD_SOCKET, else the user's own)")
 	return cmd
 }
 

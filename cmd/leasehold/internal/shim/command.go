@@ -96,12 +96,11 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 	})
 	f := cmd.Flags()
 	view.JoinFlag(cmd, &cfg.Run)
-	f.StringVar(&cfg.Name, "name", "", "the `name` to join it under (default: the client's and its directory's)")
-	f.StringVar(&cfg.Directory, "directory", "", "the `path` of the directory that the client works in, if it starts this command in another")
+	f.StringVar(&cfg.Name, "name", "", "the `name` to join the run under (default: the client's and its directory's)")
+	f.StringVar(&cfg.Directory, "directory", "", "the `directory` that the client works in, if it starts this command in another")
 	f.StringVar(&cfg.Tools, "tools", "all", "show the client only these `groups` of tools, separated by commas: leases (of the run), layer (its leases and store), tree, messages, queue")
 	f.BoolVar(&probing, "probe", false, "say what this would connect to, for leasehold doctor")
 	_ = f.MarkHidden("probe")
-	_ = cmd.MarkFlagDirname("directory")
 	return cmd
 }
 

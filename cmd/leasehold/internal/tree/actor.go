@@ -88,7 +88,7 @@ it, with the actor.`,
 	})
 	f := cmd.Flags()
 	view.RunFlag(cmd, &run)
-	f.StringVar(&name, "name", "", "the name of the actor, unique in its layer (required)")
+	f.StringVar(&name, "name", "", "the `name` of the actor, unique in its layer (required)")
 	view.OneOf(cmd, &role, "role", "root, sublead or worker (required)", "root", "sublead", "worker")
 	f.StringVar(&parent, "parent", "", "`path` of its lead, as S1/S2 or S1→S2 (default root)")
 	f.BoolVar(&readDown, "read-down", false, "the parent may read this sub-lead's layer")
@@ -151,7 +151,7 @@ leases go to those who wait. Ending root ends the run.`,
 		},
 	})
 	view.RunFlag(cmd, &run)
-	cmd.Flags().StringVar(&reason, "reason", "", "told to those it concerns")
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` for those whom it concerns")
 	reply.Flag(cmd, "print {run, path}")
 	cmd.ValidArgsFunction = view.First(view.CompleteActors)
 	return cmd

@@ -94,10 +94,10 @@ Exit codes: 0 ok; 1 an actor failed, or the root was cancelled; 2 bad manifest o
 	})
 	f := cmd.Flags()
 	f.StringVar(&job.run, "run", "", "the run's `name` (default the manifest's)")
-	f.StringVar(&job.dir, "dir", "", "where run `directories` are made (default <state>/runs)")
-	f.StringVar(&job.resume, "resume", "", "go on with `RUN`: its name, or its run directory")
+	f.StringVar(&job.dir, "dir", "", "`directory` to make run directories in (default <state>/runs)")
+	f.StringVar(&job.resume, "resume", "", "go on with this `run`: its name, or its run directory")
 	f.BoolVar(&job.check, "check", false, "only check the manifest")
-	f.BoolVar(&job.json, "json", false, "print events and the summary as JSON, one object in a line")
+	f.BoolVar(&job.json, "json", false, "print events and the summary as JSON, one object per line")
 	f.BoolVar(&job.logs, "logs", false, "print what agents write, each line after the agent's path")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
@@ -222,7 +222,7 @@ func (j *dispatchJob) checked(out io.Writer, file string, m *manifest.Manifest) 
 			"manifest": file, "run": m.Run.Name, "root": m.Root.Name, "agents": slices.Sorted(maps.Keys(m.Agents)),
 		})
 	}
-	_, err := fmt.Fprintf(out, "%s is right: run %s, root %s of agent %s\n", file, m.Run.Name, m.Root.Name, m.Root.Agent)
+	_, err := fmt.Fprintf(out, "%s is valid: run %s, with agent %s as its root %s\n", file, m.Run.Name, m.Root.Agent, m.Root.Name)
 	return err
 }
 

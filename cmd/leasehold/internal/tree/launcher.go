@@ -61,12 +61,10 @@ Exit codes: 0 the run is over; 1 it could not be served to its end; 130 interrup
 	f := cmd.Flags()
 	f.StringVar(&s.Run, "run", "", "the `name` of the run")
 	f.StringVar(&s.Machine, "name", "", "the `name` of this machine in the run (default: the host's, up to its first dot)")
-	f.StringArrayVar(&s.Labels, "label", nil, "a `word` by which agents are placed here, too; may be repeated")
-	f.StringVar(&s.Work, "directory", "", "the `path` that stands for the root's directory (default: the current one)")
-	f.StringVar(&s.Base, "dir", "", "where run `directories` are made (default <state>/runs)")
-	f.BoolVar(&asObject, "json", false, "print events as JSON, one object in a line")
-	_ = cmd.MarkFlagDirname("directory")
-	_ = cmd.MarkFlagDirname("dir")
+	f.StringArrayVar(&s.Labels, "label", nil, "a `word` by which agents are placed here, too (repeatable)")
+	f.StringVar(&s.Work, "directory", "", "the `directory` that stands for the root's (default: the current one)")
+	f.StringVar(&s.Base, "dir", "", "`directory` to make run directories in (default <state>/runs)")
+	f.BoolVar(&asObject, "json", false, "print events as JSON, one object per line")
 	view.CompleteWith(cmd, "run", view.CompleteRuns)
 	return cmd
 }

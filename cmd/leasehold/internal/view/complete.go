@@ -56,7 +56,7 @@ type oneOf struct {
 	words []string
 }
 
-func (f *oneOf) Type() string   { return "string" }
+func (f *oneOf) Type() string   { return "word" }
 func (f *oneOf) String() string { return *f.p }
 
 // Words are all values of the flag.
@@ -207,8 +207,8 @@ func CompleteLeases(cmd *cobra.Command, _ []string, word string) (keys []string,
 	} else if lead, _ = cmd.Flags().GetString("layer"); lead != "" {
 		scope = "layer"
 	}
-	if given, err := cmd.Flags().GetString("scope"); err == nil {
-		if scope = given; scope == "run" {
+	if given := cmd.Flags().Lookup("scope"); given != nil {
+		if scope = given.Value.String(); scope == "run" {
 			lead = "" // --layer has a default
 		}
 	}

@@ -42,7 +42,7 @@ directory, its branch and the pid of its client, as far as they are known.`,
 	RunFlag(cmd, &run)
 	f.StringVar(&layer, "layer", "", "only the layer of the lead at this `path`")
 	OneOf(cmd, &scope, "scope", "run, layer or all", "run", "layer", "all")
-	f.StringVar(&prefix, "prefix", "", "only keys and names that start with this")
+	f.StringVar(&prefix, "prefix", "", "only keys and names that start with this `text`")
 	CompleteWith(cmd, "layer", CompleteLeads)
 	CompleteWith(cmd, "prefix", CompleteLeases)
 	return cmd

@@ -41,7 +41,7 @@ type look struct {
 
 // flags adds the flags that all looks have.
 func (l *look) flags(cmd *cobra.Command) *cobra.Command {
-	l.Flag(cmd, "print JSON, one object in a line")
+	l.Flag(cmd, "print JSON, one object per line")
 	cmd.Flags().BoolVar(&l.watch, "watch", false, "show it again whenever it changes, until Ctrl-C")
 	return place.WithServer(cmd)
 }

@@ -142,7 +142,7 @@ ended. The last part of an id is enough, as narrow tables show it.`,
 		},
 	})
 	RunFlag(cmd, &run)
-	reply.Flag(cmd, "print JSON, one object in a line")
+	reply.Flag(cmd, "print JSON, one object per line")
 	cmd.ValidArgsFunction = completeTasks(liveTasks, 0)
 	return cmd
 }
@@ -192,7 +192,7 @@ restart of the daemon.`,
 		},
 	})
 	RunFlag(cmd, &run)
-	cmd.Flags().StringVar(&reason, "reason", "", "shown to whoever looks at the queue")
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` for whoever looks at the queue")
 	reply.Flag(cmd, "print {queue, paused, changed}")
 	cmd.ValidArgsFunction = First(completeQueues)
 	return cmd

@@ -10,7 +10,7 @@ import (
 
 // queueFlag adds --queue to a command.
 func queueFlag(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVar(name, "queue", "", "only this queue (default all)")
+	cmd.Flags().StringVar(name, "queue", "", "`name` of the queue (default all)")
 	CompleteWith(cmd, "queue", completeQueues)
 }
 

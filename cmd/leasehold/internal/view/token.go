@@ -87,7 +87,7 @@ func tokenCommand(tool string, show connection.Telling, lost string, more func(c
 			return reply.Call(cmd, true, tool, args, show)
 		},
 	})
-	reply.Flag(cmd, "print JSON, one object in a line")
+	reply.Flag(cmd, "print JSON, one object per line")
 	return cmd
 }
 

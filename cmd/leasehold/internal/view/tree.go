@@ -36,7 +36,7 @@ the run that --run names; --json always lists them all.`,
 			return asked.run(cmd)
 		},
 	})
-	cmd.Flags().StringVar(&run, "run", "", "only this run (default all)")
+	cmd.Flags().StringVar(&run, "run", "", "`name` of the run (default all)")
 	CompleteWith(cmd, "run", CompleteRuns)
 	cmd.Flags().BoolVar(&all, "all", false, "include those that have ended")
 	return cmd
