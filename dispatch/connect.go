@@ -181,7 +181,7 @@ func (s *State) newParty(id uuid.UUID, handle string) *party {
 // become sets the actor that p belongs to. The caller holds State.mu.
 func (p *party) become(a Actor, run Run, peer process.Peer, drain *work.Drain) {
 	p.actor, p.run, p.peer = a, run, peer
-	p.ofRun, p.ofLayer = p.state.leasesOf(run), p.state.core.Registry(layerScope(a.HomeLayer()))
+	p.ofRun, p.ofLayer = p.state.leasesOf(run), p.state.core.Registry(layerScope(a.homeLayer()))
 	p.drain.Store(drain)
 	p.losses.changes = p.state.eng.Watch(registry.NewsKey(a.ID))
 	p.mail.changes = p.state.eng.Watch(mail.Key(a.ID))

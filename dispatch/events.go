@@ -215,7 +215,7 @@ func (se *Session) History(ctx context.Context, q EventQuery) (EventPage, error)
 	}
 	if q.Scope == LayerScope {
 		err := rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
-			l, _ := getLayer(tx, se.actor.HomeLayer())
+			l, _ := getLayer(tx, se.actor.homeLayer())
 			q.Layer = l.Path
 			return nil
 		})

@@ -35,7 +35,7 @@ func (s *State) leasesAtExit(tx engine.Tx, run Run, a Actor) (held, lost []work.
 		switch of {
 		case run.scope():
 			return RunScope, true
-		case layerScope(a.HomeLayer()):
+		case layerScope(a.homeLayer()):
 			return LayerScope, true
 		}
 		return "", false // a claim on a task

@@ -444,7 +444,7 @@ var operatorActor = Actor{Role: Operator, Path: operatorPath}
 func (s *State) info(tx engine.Tx, a, viewer Actor) ActorInfo {
 	a.TokenHash = nil
 	info := ActorInfo{Actor: a}
-	layer, sees := layerScope(a.HomeLayer()), viewer.Role == Operator || a.HomeLayer() == viewer.HomeLayer()
+	layer, sees := layerScope(a.homeLayer()), viewer.Role == Operator || a.homeLayer() == viewer.homeLayer()
 	var scopes []string // of what it holds and viewer may see
 	held := func(scope string, n int) {
 		if info.Leases += n; n > 0 {
@@ -488,7 +488,7 @@ func (s *State) info(tx engine.Tx, a, viewer Actor) ActorInfo {
 // visible returns those leases of an ended actor that viewer may see. Leases of
 // a layer are visible only to its members.
 func visible(leases []work.LeaseName, a, viewer Actor) []work.LeaseName {
-	if viewer.Role == Operator || a.HomeLayer() == viewer.HomeLayer() {
+	if viewer.Role == Operator || a.homeLayer() == viewer.homeLayer() {
 		return leases
 	}
 	var list []work.LeaseName
@@ -511,16 +511,11 @@ func (s *State) contend(tx engine.Tx, l registry.Lease) Contend {
 
 // OriginOf returns the origin of a holder of leases, or the zero Origin if it
 // is unknown or the holder's session has ended.
-func (s *State) OriginOf(ctx context.Context, h registry.Holder) (o Origin, err error) {
-	return o, rows.View(ctx, s.eng, func(tx engine.Tx) error {
+func (se *Session) OriginOf(ctx context.Context, h registry.Holder) (o Origin, err error) {
+	return o, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
 		o = originOf(tx, h)
 		return nil
 	})
-}
-
-// OriginOf returns the origin of a holder of leases, as [State.OriginOf] does.
-func (se *Session) OriginOf(ctx context.Context, h registry.Holder) (Origin, error) {
-	return se.state.OriginOf(ctx, h)
 }
 
 func originOf(tx engine.Tx, h registry.Holder) Origin {

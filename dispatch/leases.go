@@ -295,7 +295,7 @@ func (se *Session) Leases(ctx context.Context, q LeaseQuery) (p LeasePage, err e
 	return p, se.state.eng.Snapshot(ctx, func(tx engine.Tx) (err error) {
 		for i := range shelves {
 			if shelves[i].scope == LayerScope {
-				l, _ := getLayer(tx, se.actor.HomeLayer())
+				l, _ := getLayer(tx, se.actor.homeLayer())
 				shelves[i].layer = l.Path
 			}
 		}

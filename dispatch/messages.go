@@ -150,7 +150,7 @@ func noActor(name string) error {
 // first.
 func (se *Session) holders(tx engine.Tx, key string) (list []recipient, err error) {
 	name := strings.TrimPrefix(key, "/"+kvstore.Leases+"/")
-	layer := se.state.core.Registry(layerScope(se.actor.HomeLayer()))
+	layer := se.state.core.Registry(layerScope(se.actor.homeLayer()))
 	list = se.holdersIn(tx, se.state.leasesOf(se.run), key)
 	if in := se.holdersIn(tx, layer, name); len(list) == 0 || len(in) > 0 && name != key {
 		list, key = in, name

@@ -60,9 +60,9 @@ type Actor struct {
 // Ended reports whether the actor has ended.
 func (a Actor) Ended() bool { return !a.EndedAt.IsZero() }
 
-// HomeLayer returns the layer that the actor's own calls refer to: the layer it
+// homeLayer returns the layer that the actor's own calls refer to: the layer it
 // leads, or else the layer it is a member of.
-func (a Actor) HomeLayer() uuid.UUID {
+func (a Actor) homeLayer() uuid.UUID {
 	if a.Role.Leads() {
 		return a.Leads
 	}

@@ -30,7 +30,7 @@ func (se *Session) layerAt(tx engine.Tx, path string) (l layerRecord, err error)
 	if a.Role == Operator {
 		return l, forbidden("an operator is in no layer")
 	}
-	if l, _ = getLayer(tx, a.HomeLayer()); l.Path == path {
+	if l, _ = getLayer(tx, a.homeLayer()); l.Path == path {
 		return l, nil
 	}
 	name := strings.TrimPrefix(path, a.Path+Separator)
@@ -55,7 +55,7 @@ func (se *Session) layerAt(tx engine.Tx, path string) (l layerRecord, err error)
 func (se *Session) ReadableLayers(ctx context.Context, limit int) (paths []string, err error) {
 	a := se.actor
 	return paths, rows.Snapshot(ctx, se.state.eng, func(tx engine.Tx) error {
-		own, _ := getLayer(tx, a.HomeLayer())
+		own, _ := getLayer(tx, a.homeLayer())
 		paths = append(paths, own.Path)
 		if a.Role == Sublead {
 			above, _ := getLayer(tx, a.Layer)

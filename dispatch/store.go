@@ -26,7 +26,7 @@ func (se *Session) Store(ctx context.Context, name string) (view *layer.View, er
 	}
 	if name == SelfLayer {
 		m := layer.Member{ID: a.ID, Name: a.Name, Path: a.Path, Lead: a.Role.Leads()}
-		return se.state.layer(a.HomeLayer(), se.run.Caps).As(m), nil
+		return se.state.layer(a.homeLayer(), se.run.Caps).As(m), nil
 	}
 	return view, rows.View(ctx, se.state.eng, func(tx engine.Tx) error {
 		id, member, err := standing(tx, a, name)

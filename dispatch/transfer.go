@@ -27,7 +27,7 @@ func (se *Session) Transfer(ctx context.Context, id uuid.UUID, path string) (acc
 				return registry.Holder{}, err
 			case a.Ended():
 				return registry.Holder{}, a.endedError()
-			case scope == LayerScope && l.Scope != layerScope(a.HomeLayer()):
+			case scope == LayerScope && l.Scope != layerScope(a.homeLayer()):
 				return registry.Holder{}, &registry.ArgumentError{Argument: "to", Problem: "must be an actor that takes leases in your layer, and " + a.Path + " does not; hold what both need across the run"}
 			}
 			return registry.Holder{Actor: a.ID, Path: a.Path}, nil

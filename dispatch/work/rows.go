@@ -108,8 +108,8 @@ func Plan(tx engine.Tx, run string) string {
 	return row.Value
 }
 
-// Drop removes all rows of an actor's work.
-func Drop(tx engine.Tx, actor uuid.UUID) {
+// drop removes all rows of an actor's work.
+func drop(tx engine.Tx, actor uuid.UUID) {
 	tx.Delete(workKey(actor))
 	tx.Delete(orderKey(actor))
 	tx.Delete(resultKey(actor))
@@ -119,7 +119,7 @@ func Drop(tx engine.Tx, actor uuid.UUID) {
 // is reserved for it. What was spent on it stays in the purse of its lead.
 func Forget(tx engine.Tx, actor uuid.UUID) {
 	w, ok := Get(tx, actor)
-	Drop(tx, actor)
+	drop(tx, actor)
 	if lead, alive := Get(tx, w.Lead); ok && alive {
 		lead.Forgotten += w.Settled()
 		Put(tx, lead)

@@ -137,7 +137,7 @@ func (a *actor) act(ctx context.Context) error {
 		}
 	}
 	// All of them are running now.
-	if leaks := SecretInArguments(a.given.Env["LEASEHOLD_TOKEN"], a.given.Env["LEASEHOLD_SESSION"]); len(leaks) > 0 {
+	if leaks := secretInArguments(a.given.Env["LEASEHOLD_TOKEN"], a.given.Env["LEASEHOLD_SESSION"]); len(leaks) > 0 {
 		return fmt.Errorf("%w: %v", errLeaked, leaks)
 	}
 	a.given.Answer = a.heard
@@ -244,9 +244,9 @@ func Records(dir string) (all []Given, err error) {
 	return all, nil
 }
 
-// SecretInArguments are the processes that have one of the secrets in their
+// secretInArguments are the processes that have one of the secrets in their
 // arguments, by pid and name. Only Linux tells.
-func SecretInArguments(secrets ...string) (found []string) {
+func secretInArguments(secrets ...string) (found []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -39,7 +39,7 @@ func (c *Call) Answer(reply tools.Reply) Answer {
 	}
 	if r.etag != nil {
 		if version, ok := r.etag(reply.Object); ok {
-			a.Header = map[string]string{"ETag": ETag(version)}
+			a.Header = map[string]string{"ETag": etag(version)}
 		}
 	}
 	if id, ok := wire.TextOf(member(reply.Object, "task_id")); ok && a.Status == http.StatusCreated {

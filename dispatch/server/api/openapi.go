@@ -64,7 +64,7 @@ func (d *document) add(method, path string, o *operation) {
 // operation describes a route.
 func (r *Route) operation() *operation {
 	o := &operation{
-		OperationID: r.ID(), Summary: r.Tool.Title, Description: r.Tool.Description, Tags: []string{r.Tag},
+		OperationID: r.id(), Summary: r.Tool.Title, Description: r.Tool.Description, Tags: []string{r.Tag},
 		Parameters: []parameter{sessionParameter(r.Holds)}, Responses: make(map[string]*response),
 	}
 	path := r.inPath()

@@ -168,8 +168,8 @@ func post(tag, path, tool string, r Route) Route {
 // Pattern returns the route in the form that http.ServeMux takes.
 func (r *Route) Pattern() string { return r.Method + " " + Prefix + r.Path }
 
-// ID returns the name of the operation, such as task_complete.
-func (r *Route) ID() string {
+// id returns the name of the operation, such as task_complete.
+func (r *Route) id() string {
 	id := r.Tool.Name
 	switch {
 	case r.Path == "/runs/{run}":
@@ -211,5 +211,5 @@ func version(object json.RawMessage) (uint64, bool) {
 	return answer.Version, json.Unmarshal(object, &answer) == nil
 }
 
-// ETag returns a version as the value of an ETag header.
-func ETag(version uint64) string { return fmt.Sprintf(`"%d"`, version) }
+// etag returns a version as the value of an ETag header.
+func etag(version uint64) string { return fmt.Sprintf(`"%d"`, version) }

@@ -59,7 +59,7 @@ is needed.`,
 			if err != nil {
 				return elsewhere(cmd, args[0], path, err)
 			}
-			if _, err := Of(dir, path); err != nil {
+			if _, err := logsOf(dir, path); err != nil {
 				return elsewhere(cmd, args[0], path, err)
 			}
 			return show(cmd, dir, path, tail, follow)
@@ -154,8 +154,8 @@ func actorsOf(dir *launcher.Directory) (paths []string) {
 	return paths
 }
 
-// Of returns the logs of one actor.
-func Of(dir *launcher.Directory, path string) (launcher.Logs, error) {
+// logsOf returns the logs of one actor.
+func logsOf(dir *launcher.Directory, path string) (launcher.Logs, error) {
 	list, err := dir.Logs()
 	if err != nil {
 		return launcher.Logs{}, err
@@ -198,7 +198,7 @@ func show(cmd *cobra.Command, dir *launcher.Directory, path string, tail int, fo
 		// end of its output is read.
 		if n%pollsToAsk == 0 {
 			var err error
-			if l, err = Of(dir, path); err != nil {
+			if l, err = logsOf(dir, path); err != nil {
 				return err
 			}
 		}
@@ -229,7 +229,7 @@ func Last(ctx context.Context, run, path string, lines int) (stdout, stderr []st
 	if err != nil {
 		return nil, nil, false, err
 	}
-	l, err := Of(dir, path)
+	l, err := logsOf(dir, path)
 	if err != nil {
 		return nil, nil, false, err
 	}

@@ -100,7 +100,7 @@ func (r Record) ThisProcess() Record {
 	r.StartedAt, r.Args = time.Now(), os.Args[1:]
 	r.Dir, _ = os.Getwd()         // if it is unknown, a restart uses the state's directory
 	r.Binary, _ = os.Executable() // if it is unknown, a replacement cannot be detected
-	r.BinaryID = BinaryID(r.Binary)
+	r.BinaryID = binaryID(r.Binary)
 	return r
 }
 
@@ -134,7 +134,7 @@ func (r Record) Alive() bool {
 // Replaced says what has become of the daemon's binary, if it is not the one any more
 // that was started: it was replaced or removed.
 func (r Record) Replaced() string {
-	switch now := BinaryID(r.Binary); {
+	switch now := binaryID(r.Binary); {
 	case r.BinaryID == "" || now == r.BinaryID:
 		return ""
 	case now == "":
@@ -144,8 +144,8 @@ func (r Record) Replaced() string {
 	}
 }
 
-// BinaryID identifies one version of a file; "" if there is no file.
-func BinaryID(path string) string {
+// binaryID identifies one version of a file; "" if there is no file.
+func binaryID(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
 		return ""
