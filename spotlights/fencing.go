@@ -9,7 +9,7 @@ import (
 var lateWrite = Story{
 	Name:    "late-write",
 	Title:   "A zombie writes",
-	Promise: "a write that names its lease happens only if nobody else has been granted that lease since; the zombie is told who has it, and the refusal is on record",
+	Promise: "a write that names its lease happens only if nobody else has been granted that lease since; the zombie is told who holds it, and the refusal is recorded",
 	tell: func(st *stage) {
 		root := st.root()
 		zombie, next := root.worker("W1").connect(), root.worker("W2").connect()
@@ -19,15 +19,15 @@ var lateWrite = Story{
 		st.say("W1 takes the lease %q for 2 s, writes under it, and stops in the middle of its work.", "config")
 		old := zombie.acquire(runTool, "config", "ttl_secs", 2)
 		zombie.ask("kv_set", write(old, "half of it"), nil)
-		st.say("Its TTL ends. W2, who waited, has the lease, and writes.")
+		st.say("The TTL ends. W2, which has waited, gets the lease and writes.")
 		held := next.acquire(runTool, "config", "wait_secs", 50)
 		next.ask("kv_set", write(held, "all of it"), nil)
-		st.say("W1 wakes up, knows nothing of this, and writes with its token %d.", old.Token)
+		st.say("W1 wakes up, does not know this, and writes with its token %d.", old.Token)
 		st.show("W1", zombie.rejected("STALE_TOKEN", "kv_set", write(old, "the other half")))
 		var got struct{ Entry struct{ Value string } }
 		next.ask("kv_get", args{"path": "/shared/config"}, &got)
 		st.want(got.Entry.Value == "all of it", "the entry is %q", got.Entry.Value)
-		st.say("The entry is W2's: %q. The operator can see it all afterwards, with leasehold history.", got.Entry.Value)
+		st.say("The entry still has what W2 wrote: %q. leasehold history shows the operator what happened:", got.Entry.Value)
 		for _, e := range st.history("config") {
 			st.say("    %s", e)
 		}
@@ -42,22 +42,22 @@ var readersAndWriter = Story{
 		root := st.root()
 		one, two, late := root.worker("R1").connect(), root.worker("R2").connect(), root.worker("R3").connect()
 		writer := root.worker("W").connect()
-		st.say("R1 and R2 read the schema together.")
+		st.say("R1 and R2 share the lease, to read the schema.")
 		first := one.acquire(runTool, "schema", "mode", "shared")
 		second := two.acquire(runTool, "schema", "mode", "shared")
 		st.show("R2", withoutID(second))
-		st.say("W wants to change it, alone, and waits. R3, who comes after it to read, waits behind it.")
+		st.say("W asks for the lease alone, to change the schema, and waits. R3 asks after that, to read, and waits behind W.")
 		writes := writer.wait(runTool, "schema")
 		reads := late.wait(runTool, "schema", "mode", "shared")
 		one.release("run_lease_release", first)
 		st.stillWaits("W", writes)
-		st.say("R1 and R2 are done: W has it, and R3 still waits.")
+		st.say("R1 and R2 release it. W gets it, and R3 still waits.")
 		two.release("run_lease_release", second)
 		mine := st.granted("W", writes)
 		st.show("W", withoutID(mine.lease))
 		st.stillWaits("R3", reads)
 		writer.release("run_lease_release", mine.lease)
-		st.say("W is done: now R3 reads.")
+		st.say("W releases it, and R3 gets it.")
 		st.show("R3", withoutID(st.granted("R3", reads).lease))
 	},
 }
@@ -79,7 +79,7 @@ var revoked = Story{
 		mine := st.granted("W2", waits)
 		st.show("W2", withoutID(mine.lease))
 		st.say("    %v after the command", mine.at.Sub(at).Round(time.Microsecond))
-		st.say("Whatever W1 calls next, it reads what happened.")
+		st.say("The next reply that W1 gets, from any tool, says what happened.")
 		text := stuck.ask("lease_list", nil, nil)
 		st.show("W1", text)
 		st.want(strings.Contains(text, "operator") && strings.Contains(text, reason), "W1 is not told who took it and why: %s", text)
@@ -109,12 +109,12 @@ var deadlockRefused = Story{
 		st.say("W1 holds %q, W2 holds %q.", "schema", "api")
 		one.acquire(runTool, "schema")
 		api := two.acquire(runTool, "api")
-		st.say("W1 wants W2's as well, and waits.")
+		st.say("W1 also asks for %q, and waits.", "api")
 		waits := one.wait(runTool, "api")
-		st.say("W2 wants W1's. Now each would wait for the other: W2 is refused, though it was ready to wait.")
+		st.say("W2 also asks for %q, and would wait in line. Each would then wait for the other, so W2 is refused at once.", "schema")
 		st.show("W2", two.refused("DEADLOCK", runTool, "schema", "wait_secs", 50).Message)
 		st.stillWaits("W1", waits)
-		st.say("W2 releases what it has, and W1 goes on with both.")
+		st.say("W2 releases %q, and W1 has both.", "api")
 		two.release("run_lease_release", api)
 		st.show("W1", withoutID(st.granted("W1", waits).lease))
 	},
@@ -128,12 +128,12 @@ var twoFiles = Story{
 		root := st.root()
 		one, two, three := root.worker("W1").connect(), root.worker("W2").connect(), root.worker("W3").connect()
 		both := args{"leases": []args{{"scope": "run", "key": "a.go"}, {"scope": "run", "key": "a_test.go"}}}
-		st.say("W1 holds %q. W2 wants that and %q, both or none, and is refused.", "a_test.go", "a.go")
+		st.say("W1 holds %q. W2 asks for that and %q, both or none, and is refused.", "a_test.go", "a.go")
 		held := one.acquire(runTool, "a_test.go")
 		st.show("W2", two.rejected("LEASE_HELD", "lease_acquire_many", both))
-		st.say("It was not given the free one either: W3 has it for a moment.")
+		st.say("W2 was not granted the free one either: W3 can take it.")
 		three.release("run_lease_release", three.acquire(runTool, "a.go"))
-		st.say("W1 is done. W2 asks again, and has both.")
+		st.say("W1 releases its lease. W2 asks again, and gets both.")
 		one.release("run_lease_release", held)
 		st.show("W2", two.ask("lease_acquire_many", both, nil))
 		st.show("W3", three.refused("LEASE_HELD", runTool, "a.go").Text)

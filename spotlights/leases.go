@@ -17,9 +17,9 @@ var strictTree = Story{
 
 		st.say("S1→W1 takes the lease %q in its layer.", "output-file")
 		one.acquire(layerTool, "output-file")
-		st.say("S2→W1 takes a lease of the same name: it is another lease, in another layer.")
+		st.say("S2→W1 takes a lease of the same name. That is a different lease, because S2→W1 is in another layer.")
 		other.acquire(layerTool, "/leases/output-file")
-		st.say("S1→W2 is of the same layer as S1→W1, and is refused.")
+		st.say("S1→W2 is in the same layer as S1→W1, so it is refused.")
 		refusal := two.refused("LEASE_HELD", layerTool, "output-file")
 		st.show("S1→W2", refusal.Message)
 		st.want(strings.HasPrefix(refusal.Message, fmt.Sprintf("lease %q held by actor %s (S1→W1), expires in ", "output-file", one.id)),
@@ -38,12 +38,12 @@ var runContention = Story{
 		st.say("S1 takes the run's lease %q.", "output.json")
 		held := s1.acquire(runTool, "output.json", "ttl_secs", 30)
 		st.show("S1", withoutID(held))
-		st.say("S2 wants it too, and reads who is in its way.")
+		st.say("S2 asks for it too, and is told who holds it.")
 		st.show("S2", s2.refused("LEASE_HELD", runTool, "output.json").Message)
-		st.say("S2 asks again and waits in line. Nobody polls.")
+		st.say("S2 asks again, and this time waits in line.")
 		got := s2.wait(runTool, "output.json")
 		st.stillWaits("S2", got)
-		st.say("S1 releases it: in that instant it is S2's.")
+		st.say("S1 releases it, and S2 gets it at once.")
 		released := time.Now()
 		s1.release("run_lease_release", held)
 		mine := st.granted("S2", got)
@@ -56,7 +56,7 @@ var runContention = Story{
 var crashedHolder = Story{
 	Name:    "crashed-holder",
 	Title:   "A worker dies holding locks",
-	Promise: "an agent that dies gives back everything at once, in every scope, and is never granted what it waited for",
+	Promise: "when an agent dies, all its leases are released at once, in every scope, and it is never granted what it waited for",
 	tell: func(st *stage) {
 		root := st.root()
 		s1 := root.sublead("S1")
@@ -85,7 +85,7 @@ var crashedHolder = Story{
 var fifoHandOver = Story{
 	Name:    "fifo-hand-over",
 	Title:   "Twenty in line",
-	Promise: "a lease is handed over in the order of asking, and nobody overtakes",
+	Promise: "waiters get a lease in the order in which they asked, and nobody overtakes",
 	tell: func(st *stage) {
 		root := st.root()
 		const n = 20
@@ -108,22 +108,22 @@ var fifoHandOver = Story{
 			st.want(a.Token > held.Token, "token %d after %d", a.Token, held.Token)
 			holder, held = g, a.lease
 		}
-		st.say("    all had it, in order, in %v", time.Since(start).Round(time.Microsecond))
+		st.say("    all of them got it, in order, in %v", time.Since(start).Round(time.Microsecond))
 	},
 }
 
 var twoSessions = Story{
 	Name:    "two-sessions",
 	Title:   "One actor, two sessions",
-	Promise: "a lease belongs to the session that took it; knowing the lease_id, another session of the same actor adopts it",
+	Promise: "a lease belongs to the session that took it; another session of the same actor can adopt it, if it knows the lease_id",
 	tell: func(st *stage) {
 		w := st.root().worker("W1")
 		one, two := w.connect(), w.connect()
 		st.say("W1 is connected twice. The first session takes %q.", "report")
 		l := one.acquire(runTool, "report")
-		st.say("The second session asks for it: same actor, another party.")
+		st.say("The second session asks for it, and is refused: it is the same actor, but another party.")
 		st.show("W1 (second)", two.refused("LEASE_HELD", runTool, "report").Message)
-		st.say("The second session renews with the lease_id, and so adopts it. It gets a new token.")
+		st.say("The second session renews the lease with its lease_id, and so adopts it. It gets a new token.")
 		_, err := two.Call(st.ctx, "lease_renew", map[string]any{"lease_id": l.ID})
 		st.must(err)
 		st.say("The first session ends. Its late clean-up does not touch the lease.")
@@ -154,7 +154,7 @@ var daemonRestart = Story{
 		again := a.acquire(runTool, "database")
 		st.want(again.Reentrant && again.Token == l.Token, "another lease after the restart: %+v", again)
 		st.show("W1", withoutID(again))
-		st.say("W2 never comes back. Its lease is kept for its TTL, then W1 can have it.")
+		st.say("W2 never comes back. Its lease is kept for its TTL. Then W1 gets it.")
 		st.show("W1", a.refused("LEASE_HELD", runTool, "cache").Message)
 		mine := a.acquire(runTool, "cache", "wait_secs", 10)
 		st.want(mine.Token > gone.Token && mine.Token > l.Token, "token %d after %d", mine.Token, gone.Token)
@@ -164,7 +164,7 @@ var daemonRestart = Story{
 
 var expiry = Story{
 	Name:    "expiry",
-	Title:   "The second net",
+	Title:   "The second safety net",
 	Promise: "a holder that is connected but has gone quiet loses its lease at its TTL, and is told so in its next answer",
 	tell: func(st *stage) {
 		root := st.root()
@@ -172,11 +172,11 @@ var expiry = Story{
 		st.say("W1 takes %q for 2 s, and goes quiet.", "index")
 		l := quiet.acquire(runTool, "index", "ttl_secs", 2)
 		mine := next.acquire(runTool, "index", "wait_secs", 10)
-		st.say("W2 waited, and has it when the TTL is over.")
+		st.say("W2 has waited, and gets it when the TTL is over.")
 		st.show("W2", withoutID(mine))
 		kept := mine.AcquiredAt.Sub(l.AcquiredAt)
 		st.want(kept >= 2*time.Second, "taken away after %v, within its ttl", kept)
-		st.say("W1 wakes up. Whatever it calls next, it reads what happened.")
+		st.say("W1 wakes up. The next reply that it gets, from any tool, says what happened.")
 		answer, err := quiet.Call(st.ctx, "lease_list", nil)
 		st.must(err)
 		st.show("W1", answer.Text)

@@ -108,7 +108,7 @@ wait`,
 		st.say("S1→W1 holds the run's lease %q. W1, beside S1, waits for it.", "database")
 		st.say("S1→W1 has two children: one ignores SIGTERM, one has moved to a session of its own.")
 
-		st.say("S1 is killed. Nobody has told those below it.")
+		st.say("S1 is killed. So the actors below it are ended, too.")
 		died := d.murder("S1")
 		exited := d.until(launcher.ActorExited, "S1")
 		st.say("    S1 %s, by %s", exited.Status, exited.Signal)
@@ -120,7 +120,7 @@ wait`,
 		st.touch("seen")
 		actors := d.over()
 		st.want(actors["S1→W1"].Status == "cancelled", "S1→W1 has ended as %s", actors["S1→W1"].Status)
-		st.say("The one that ignores SIGTERM is killed when the grace of %v is over. Now nothing of S1→W1 is left, and W1 has the lease.", drainGrace)
+		st.say("The one that ignores SIGTERM is killed when the grace period of %v is over. Now no process of S1→W1 is left, and W1 gets the lease.", drainGrace)
 		st.say("    all of it %s", st.grantedAfter(actors["W1"], died))
 	},
 }
@@ -136,7 +136,7 @@ func (st *stage) child(file string) int {
 var resumedRun = Story{
 	Name:    "resumed-run",
 	Title:   "The dispatcher is killed",
-	Promise: "a run whose dispatcher is killed leaves no process; when it is resumed, it does what is not done, and nothing twice",
+	Promise: "when the dispatcher of a run is killed, no process is left; when the run is resumed, it does what is not done yet, and nothing twice",
 	Real:    true,
 	tell: func(st *stage) {
 		d := st.dispatch(map[string]string{

@@ -33,7 +33,7 @@ var workerDies = Story{
 		next.submit(second.task, "built by W2")
 		seen := lead.see(id)
 		st.want(seen.State == "completed" && len(seen.Attempts) == 2, "the task is %+v", seen)
-		st.say("W2 submits. The task remembers both: %s: %s, %s: %s.",
+		st.say("W2 submits. The task keeps both attempts on record: %s: %s, %s: %s.",
 			seen.Attempts[0].Path, seen.Attempts[0].Cause, seen.Attempts[1].Path, seen.Attempts[1].Cause)
 	},
 }
@@ -51,7 +51,7 @@ var zombieRefused = Story{
 		first := zombie.claimOne(args{"ttl_secs": 2})
 		second := next.claimOne(args{"wait_secs": 50})
 		st.want(second.ID == id && second.Attempt == 2, "W2 was given %+v", second)
-		st.say("W2 waited for work, and has it when the time of W1 is over.")
+		st.say("W2 has waited for work, and gets the task when the claim of W1 expires.")
 		st.show("W2", second.text)
 
 		st.say("W1 wakes up while W2 is working on it, and submits.")
@@ -78,12 +78,12 @@ var heartbeatAndReaper = Story{
 		for i := range n {
 			lead.enqueue(i, nil)
 		}
-		st.say("W1 claims %d tasks for 1 s, and waits until their time is over.", n)
+		st.say("W1 claims %d tasks for 1 s, and waits until the claims are about to expire.", n)
 		tasks := beating.claim(args{"ttl_secs": 1, "count": n})
 		claimed := time.Now()
 		st.want(len(tasks) == n, "W1 was given %d tasks", len(tasks))
 
-		st.say("It extends one each millisecond, from 9 ms before the end to 10 ms after.")
+		st.say("It extends one claim each millisecond, from 9 ms before the end to 10 ms after.")
 		kept := make([]bool, n)
 		st.together(slices.Repeat([]*agent{beating}, n), func(i int, g *agent) {
 			end := time.Duration(tasks[i].ExpiresInMS) * time.Millisecond
@@ -100,8 +100,8 @@ var heartbeatAndReaper = Story{
 				beating.rejected("STALE_TOKEN", "task_submit", completed(t, "by W1"))
 			}
 		}
-		st.say("    %d heartbeats were in time: their tasks are W1's, who submits them.", inTime)
-		st.say("    %d were late: their tasks are W2's, and W1 cannot submit them.", n-inTime)
+		st.say("    %d heartbeats came in time: W1 keeps these tasks, and submits them.", inTime)
+		st.say("    %d came too late: W2 has these tasks, and W1 cannot submit them.", n-inTime)
 		for range n - inTime {
 			next.submit(next.claimOne(args{"wait_secs": 50}), "by W2")
 		}
@@ -112,8 +112,8 @@ var heartbeatAndReaper = Story{
 
 var taskOrder = Story{
 	Name:    "task-order",
-	Title:   "What comes first",
-	Promise: "tasks are claimed by priority, then in the order of enqueueing; a delayed one comes when it is due, to whoever waits",
+	Title:   "The order of tasks",
+	Promise: "tasks are claimed by priority, then in the order of enqueueing; a delayed one goes to a waiting worker as soon as it is due",
 	tell: func(st *stage) {
 		root := st.root()
 		lead, worker := root.connect(), root.worker("W1").connect()
@@ -127,21 +127,21 @@ var taskOrder = Story{
 		for _, want := range []string{"urgent", "one", "two"} {
 			t := worker.claimOne(nil)
 			st.want(string(t.Payload) == strconv.Quote(want), "W1 was given %s, want %q", t.Payload, want)
-			st.say("    W1 is given %s", t.Payload)
+			st.say("    W1 gets %s", t.Payload)
 			worker.submit(t, nil)
 		}
 		st.say("Nothing is ready. W1 waits.")
 		t := worker.claimOne(args{"wait_secs": 50})
 		waited := time.Since(enqueued)
 		st.want(string(t.Payload) == `"later"` && waited > 2*time.Second, "W1 was given %s after %v", t.Payload, waited)
-		st.say("    W1 is given %s, after %v", t.Payload, waited.Round(100*time.Millisecond))
+		st.say("    W1 gets %s, after %v", t.Payload, waited.Round(100*time.Millisecond))
 	},
 }
 
 var deadLetter = Story{
 	Name:    "dead-letter",
 	Title:   "A task that nobody can do",
-	Promise: "a task that used up its attempts is dead and kept with the cause of each; a redrive gives it all of them again",
+	Promise: "a task that used up its attempts is dead and kept with the cause of each; a redrive gives it a fresh set of attempts",
 	tell: func(st *stage) {
 		root := st.root()
 		lead, worker, other := root.connect(), root.worker("W1").connect(), root.worker("W2").connect()
@@ -160,7 +160,7 @@ var deadLetter = Story{
 		for _, a := range dead.Tasks[0].Attempts {
 			st.say("    tried by %s: %s", a.Path, a.Cause)
 		}
-		st.say("The lead installs a compiler, and has it tried again.")
+		st.say("The lead installs a compiler, and redrives the task.")
 		lead.ask("queue_redrive", args{"queue": jobs}, nil)
 		t := other.claimOne(nil)
 		st.show("W2", t.text)
@@ -174,7 +174,7 @@ var deadLetter = Story{
 var thousandInFlight = Story{
 	Name:    "thousand-in-flight",
 	Title:   "The daemon is killed with a thousand tasks in flight",
-	Promise: "kill -9 of the daemon loses no task, doubles none, and changes no result; a worker that comes back submits with the token it has",
+	Promise: "when the daemon is killed with kill -9, no task is lost or doubled, and no result changes; a worker that comes back submits with the token it has",
 	tell: func(st *stage) {
 		const crew, each, done = 10, 100, 100
 		root := st.root()
@@ -183,7 +183,7 @@ var thousandInFlight = Story{
 		for i := range crew {
 			workers = append(workers, root.worker(fmt.Sprintf("W%02d", i+1)).connect())
 		}
-		st.say("%d tasks are enqueued, and %d of them done.", crew*each+done, done)
+		st.say("%d tasks are enqueued, and %d of them are done.", crew*each+done, done)
 		st.together(workers, func(i int, g *agent) {
 			for k := range each + done/crew {
 				g.enqueue(i*each*2+k, nil)
@@ -219,7 +219,7 @@ var thousandInFlight = Story{
 		}
 		st.say("    %d done, and %d in flight", done+half, half)
 
-		st.say("The others never do. Their tasks are kept for their TTL, then tried by those who are there.")
+		st.say("The others never come back. Their claims last for their TTL. Then the workers that are there get the tasks.")
 		again := make([][]task, len(back))
 		st.together(back, func(i int, g *agent) {
 			for len(again[i]) < each {

@@ -111,6 +111,6 @@ func tellStory(ctx context.Context, s spotlights.Story, out io.Writer) (err erro
 		}
 		return err
 	}
-	fmt.Fprintf(out, "\nSo it is: %s.\n", s.Promise)
+	fmt.Fprintf(out, "\nThis shows: %s.\n", s.Promise)
 	return nil
 }
