@@ -126,9 +126,9 @@ Environment:
                      with the certificate of its authority, if the system does not
                      trust it
   LEASEHOLD_RUN      the run, as --run
-  LEASEHOLD_TOKEN    the actor to act as, in mcp, call, exec and lease check; with
-                     --server, whoever connects. LEASEHOLD_TOKEN_FILE is a file that
-                     has it
+  LEASEHOLD_TOKEN    the token of the actor to act as, in mcp, call, exec and lease
+                     check; with --server, that of whoever connects.
+                     LEASEHOLD_TOKEN_FILE is a file that has it
   LEASEHOLD_SESSION  the session to share, in call and hook; the one that lease check
                      asks for
   LEASEHOLD_POSTGRES the database that serve keeps its state in, as --postgres

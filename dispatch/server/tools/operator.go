@@ -33,7 +33,7 @@ func Operators(state *dispatch.State) []Tool {
 		tool("operator_queue_list", "See the tasks of a run", "Tasks of one queue or all, in one state or all that are not finished.", read, inRun(o, showTasks)),
 		tool("operator_task", "See a task of a run", "Everything about a task and its attempts, except its token.", read, inRun(o, getTask[showTaskArgs])),
 		tool("operator_task_cancel", "Cancel a task of a run", "Cancel an unfinished task. Its worker is told STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, inRun(o, cancelTask[showTaskArgs])),
-		tool("operator_queue_redrive", "Try dead tasks of a run again", "Give dead tasks all their attempts again: those named, or the first 100.", Effect{}, inRun(o, redriveRun)),
+		tool("operator_queue_redrive", "Try dead tasks of a run again", "Return dead tasks to their queue with a fresh set of attempts: those named, or the first 100.", Effect{}, inRun(o, redriveRun)),
 		tool("operator_queue_pause", "Pause a queue of a run", "Give none of its tasks to workers until it is resumed. What is in progress goes on, and tasks can be enqueued.", Effect{Idempotent: true}, inRun(o, pauseQueue)),
 		tool("operator_queue_resume", "Resume a queue of a run", "End the pause of a queue; workers that wait get its tasks.", Effect{Idempotent: true}, inRun(o, resumeQueue)),
 		tool("operator_clocks", "Read the daemon's clocks", "The daemon's clocks at one instant, to be compared with those of the caller.", read, o.readClocks),

@@ -34,7 +34,7 @@ func taskTools() []Tool {
 		tool("task_cancel", "Cancel a task", "Cancel an unfinished task. Its worker is told STALE_TOKEN.", Effect{Idempotent: true, Destructive: true}, inOwnRun(cancelTask[taskArg])),
 		tool("queue_stats", "See the queues", "Count the tasks of each queue, by state.", read, inOwnRun(queueStats)),
 		tool("queue_dead", "See dead tasks", "List the tasks that used up their attempts, and why.", read, inOwnRun(queueDead)),
-		tool("queue_redrive", "Try dead tasks again", "Return dead tasks to the queue, with all their attempts again.", Effect{}, inOwnRun(redrive)),
+		tool("queue_redrive", "Try dead tasks again", "Return dead tasks to the queue with a fresh set of attempts.", Effect{}, inOwnRun(redrive)),
 	}
 }
 

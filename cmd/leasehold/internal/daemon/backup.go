@@ -51,10 +51,10 @@ The copy is a state like any other: serve --state takes it, and doctor --state p
 its records and indexes agree. When it is first served, its fencing tokens and the
 revisions of its events leap above all that can have been issued since the copy was made,
 also if the same copy was served before. Leases and sessions in it are treated as after
-any restart. It has the secrets of the state, so it is for your eyes alone.
+any restart. It has the secrets of the state, so only you can read it.
 
-Tables are hard links if the directory is on the same disk: such a copy takes little time
-and space, and protects from mistakes, but not from the loss of the disk. What agents have
+Files that never change are hard links if the directory is on the same disk: such a copy
+takes little time and space, and protects from mistakes, but not from the loss of the disk. What agents have
 printed is not in it; that is in the directory runs of the state.
 
 If the state is in PostgreSQL, use the tools of the database.`,

@@ -64,10 +64,11 @@ func newDrainCommand() *cobra.Command {
 	var undo bool
 	cmd := &cobra.Command{
 		Use:   "drain SERVER",
-		Short: "Let other servers lead what a server leads, until it is started again",
-		Long: `Let other servers lead what a server leads, until it is started again. It goes on to
-serve its clients, and passes them on. SERVER is its address, or the beginning of its
-id, as leasehold cluster shows them. Waits until it leads nothing.`,
+		Short: "Hand the partitions that a server leads over to other servers",
+		Long: `Hand the partitions that a server leads over to other servers, and let it lead none until
+it is started again. It continues to serve its clients, by passing them on. SERVER is its
+address, or the beginning of its id, as leasehold cluster shows them. The command waits
+until the server leads nothing.`,
 		Example: `  leasehold cluster drain 10.0.0.7:7712
   leasehold cluster drain 10.0.0.7:7712 --undo`,
 		Args: cobra.ExactArgs(1),
@@ -86,12 +87,12 @@ func newRestoredCommand() *cobra.Command {
 	var db database.Database
 	cmd := &cobra.Command{
 		Use:   "restored",
-		Short: "Let tokens rise above those issued since the copy that a database was restored from",
-		Long: `Let tokens rise above those that were issued since the copy was made that a database
-was restored from. Run it after a restore and before the first server starts: else the
-tokens of that time are issued again, and a resource that checks them would believe
-whoever held them. Agents are told of the copy in their next answer. A standby
-that is promoted needs none of it: servers notice that.`,
+		Short: "After a restore of a database, make tokens continue above all that were issued",
+		Long: `Run this after a database was restored from a copy, and before the first server starts.
+Tokens then continue above all that were issued since the copy was made. Otherwise the same
+tokens are issued again, and a resource that checks tokens accepts a former holder. Agents
+are told of the copy in their next answer. If a standby is promoted, the command is not
+needed: servers notice that.`,
 		Example: `  leasehold cluster restored --postgres-file /etc/leasehold/dsn`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -43,8 +43,8 @@ type wayTo struct {
 
 func (d *door) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&d.Listen, "listen", "", "pass clients on between the servers that share --postgres: the `address` where this one is reached")
-	f.StringVar(&d.Advertise, "advertise", "", "the `address` by which the other servers find --listen, if that is not it")
-	f.StringVar(&d.Secret, "cluster-secret", "", "the `file` with the secret that the servers know one another by, 32 bytes or more")
+	f.StringVar(&d.Advertise, "advertise", "", "the `address` at which the other servers reach --listen, if it is another one")
+	f.StringVar(&d.Secret, "cluster-secret", "", "the `file` with the secret that the servers share, 32 bytes or more")
 	d.Identity.addFlags(f)
 }
 

@@ -38,12 +38,12 @@ func NewMigrateCommand() *cobra.Command {
 		Short: "Copy a state into a database, or from there into a directory",
 		Long: `Copy the state of a directory into a PostgreSQL database that has none, with migrate
 postgres, or that of a database into a directory that has none, with migrate directory.
-No daemon may serve either. Everything comes along: runs, actors, sessions, leases,
+No daemon may serve either. Everything is copied: runs, actors, sessions, leases,
 lines, stores, tasks, events and tokens, which keep rising.
 
 With --partitions, the database spreads later runs over several partitions. The runs that
-were copied stay in the first. A directory has the runs of all partitions; if it is copied
-into a database again, that has one.
+were copied stay in the first. A directory has the runs of all partitions, and can then be
+copied only into a database with one partition.
 
 Both are read again at the end, and compared by count and checksum; until then nobody
 can serve the copy. The original stays as it is: do not serve it any more.`,

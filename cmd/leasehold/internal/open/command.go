@@ -47,7 +47,7 @@ With --role reader the page shows everything and changes nothing.`,
   # print the link, and open nothing
   leasehold open --print
 
-  # for somebody who is only to look, at a daemon that others reach by a name
+  # for somebody who should only look, at a daemon that others reach by a name
   leasehold open --print --role reader --url https://leases.example.org`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

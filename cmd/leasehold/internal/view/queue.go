@@ -99,7 +99,7 @@ func newQueueDeadCommand() *cobra.Command {
 		Use:   "dead",
 		Short: "Show dead tasks, with the cause of each attempt",
 		Long: `Show the tasks that used up their attempts, with the cause of each. They are kept
-for 7 days, in which queue redrive gives them all their attempts again.`,
+for 7 days. In that time, queue redrive can return them to their queue.`,
 		Example: `  leasehold queue dead
   leasehold queue dead --run build --queue compile --json | jq -r '.tasks[].attempts[].cause'`,
 		Args: cobra.NoArgs,
@@ -177,8 +177,8 @@ func newQueuePauseCommand() *cobra.Command {
 	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "pause QUEUE --reason TEXT",
-		Short: "Give no tasks of a queue to workers until it is resumed",
-		Long: `Give no tasks of a queue to workers until it is resumed. Tasks in progress go on,
+		Short: "Pause a queue: workers get no tasks of it until it is resumed",
+		Long: `Pause a queue: workers get no tasks of it until it is resumed. Tasks in progress go on,
 and tasks can still be enqueued. Workers that ask for a task wait as if the queue
 were empty. The reason is shown to whoever looks at the queue. A pause outlasts a
 restart of the daemon.`,
@@ -222,8 +222,8 @@ func newQueueRedriveCommand() *cobra.Command {
 	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "redrive QUEUE [TASK_ID ...]",
-		Short: "Give dead tasks all their attempts again",
-		Long: fmt.Sprintf(`Give dead tasks of a queue all their attempts again: those named, or else the
+		Short: "Return dead tasks to their queue with a fresh set of attempts",
+		Long: fmt.Sprintf(`Return dead tasks to their queue with a fresh set of attempts: those named, or else the
 first %d.`, queue.MaxRedrive),
 		Example: `  leasehold queue redrive --run build compile
   leasehold queue redrive compile 7f2c8a52-1de0-4d5a-9a3e-1f2b3c4d5e6f`,

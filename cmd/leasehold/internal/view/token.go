@@ -16,8 +16,8 @@ func NewTokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Issue tokens of operators and readers, for the HTTP API",
-		Long: `Issue tokens for programs that use the HTTP API and are not part of a tree. The token
-of an operator opens all that your own commands do; that of a reader changes nothing.
+		Long: `Issue tokens for programs that use the HTTP API and are not part of a tree. An
+operator's token allows all that your own commands can do; a reader's is read-only.
 An actor's token comes from leasehold actor.`,
 		Example: `  leasehold token issue grafana --role reader
   leasehold token list
@@ -36,7 +36,7 @@ func newTokenIssueCommand() *cobra.Command {
 	})
 	cmd.Use, cmd.Short = "issue NAME", "Issue a token, and print it"
 	cmd.Long = `Issue a token and print it. It is a secret and is shown only once: keep it in a file
-that only its program reads. The name is for you, and for rotate and revoke.`
+that only its program reads. token list, rotate and revoke know the token by NAME.`
 	cmd.Example = `  leasehold token issue grafana --role reader
   leasehold token issue deploy --role operator --expires 24h`
 	OneOf(cmd, &role, "role", "operator or reader (required)", "operator", "reader")
@@ -97,7 +97,7 @@ func newTokenListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "Show who has a token, and until when",
 		Long: `Show who has a token of an operator or reader, and until when. The tokens themselves
-are kept nowhere.`,
+are not stored.`,
 		Example: `  leasehold token list`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return l.run(cmd) },

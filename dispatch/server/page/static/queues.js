@@ -140,7 +140,7 @@ export class QueuesView {
   redrive(q, t) {
     ask({
       title: t ? "Redrive this task?" : "Redrive dead tasks?", yes: "Redrive", danger: false,
-      text: t ? "Task " + t.task_id + " gets all its attempts again." : "Up to 100 dead tasks of " + q.queue + " get all their attempts again. Do this once what killed them is fixed.",
+      text: t ? "Task " + t.task_id + " gets a fresh set of attempts." : "Up to 100 dead tasks of " + q.queue + " get a fresh set of attempts. Do this after you have fixed the cause.",
       act: async () => {
         const done = await act(this.model.run, "/queues/" + encodeURIComponent(q.queue) + "/redrive", t ? { task_ids: [t.task_id] } : {});
         this.done();
