@@ -283,26 +283,16 @@ func (s summary) drift() error {
 	return nil
 }
 
-// steps yields the edits of a plan, each with the line where it begins. A file that is
-// created or removed is one edit, so that it reads from its first line to its last.
+// steps yields the changes of a plan from the beginning of the file to its end, each with
+// the line where it begins.
 func (p plan) steps() func(yield func(int, edit) bool) {
-	edits := p.edits
-	switch {
-	case len(edits) < 2:
-	case p.state == create:
-		edits = []edit{{Ins: string(p.after)}}
-	case p.state == remove:
-		edits = []edit{{Del: string(p.file.text)}}
-	}
 	return func(yield func(int, edit) bool) {
-		text := p.file.text
-		for _, e := range edits {
-			seen := e.fromLineStart(text)
-			line, _ := position(text, seen.At)
+		for _, e := range joined(p.edits) {
+			seen := e.fromLineStart(p.file.text)
+			line, _ := position(p.file.text, seen.At)
 			if !yield(line, seen) {
 				return
 			}
-			text = e.apply(text)
 		}
 	}
 }
