@@ -210,7 +210,7 @@ func reconnect(cmd *cobra.Command, d *connection.Dialer, hello server.Hello, wai
 	giveUp := time.Now().Add(daemonPatience)
 	for {
 		c, err := d.Open(cmd.Context(), hello, true)
-		if !wait || !errors.Is(err, connection.ErrNoDaemon) && !errors.Is(err, connection.ErrNoServer) && !connection.BrokeOff(err) || time.Now().After(giveUp) {
+		if !wait || !connection.IsAway(err) || time.Now().After(giveUp) {
 			return c, err
 		}
 		if err := connection.Pause(cmd.Context(), redial); err != nil {

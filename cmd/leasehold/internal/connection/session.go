@@ -152,6 +152,11 @@ func BrokeOff(err error) bool {
 	return false
 }
 
+// IsAway reports whether a daemon or server cannot be reached now, as while it restarts.
+func IsAway(err error) bool {
+	return errors.Is(err, ErrNoDaemon) || errors.Is(err, ErrNoServer) || BrokeOff(err)
+}
+
 // Unanswered adds to the error of a call that was sent and got no answer that the call
 // may have taken effect.
 func Unanswered(tool string, err error) error {
@@ -171,7 +176,7 @@ func InWords(ctx context.Context, tool string, err error) error {
 		if tools.Unanswered(tool) == "" {
 			next = "the call changed nothing: try again; leasehold status shows whether a daemon runs"
 		}
-		return exit.Hint(Unanswered(tool, fmt.Errorf("the connection ended before the daemon answered %s", tool)), "%s", next)
+		return exit.Hint(Unanswered(tool, brokenOff{tool, err}), "%s", next)
 	case IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_token_"):
 		return exit.Hint(err, "leasehold token list shows the tokens")
 	case IsCode(err, "NOT_FOUND") && strings.HasPrefix(tool, "operator_"):
@@ -179,6 +184,18 @@ func InWords(ctx context.Context, tool string, err error) error {
 	}
 	return err
 }
+
+// A brokenOff is the error of a call for which [BrokeOff] is true, in words.
+type brokenOff struct {
+	tool string
+	error
+}
+
+func (b brokenOff) Error() string {
+	return "the connection ended before the daemon answered " + b.tool
+}
+
+func (b brokenOff) Unwrap() error { return b.error }
 
 // Here returns the directory of this process, in which its session works, or ""
 // if the directory no longer exists.

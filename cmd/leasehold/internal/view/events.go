@@ -130,8 +130,8 @@ func (s *stream) run(cmd *cobra.Command) error {
 		if ctx.Err() != nil {
 			return nil // Ctrl-C ends it normally
 		}
-		if connection.BrokeOff(err) { // the daemon restarts; s.since continues without a gap
-			c, err = awaitDaemon(cmd)
+		if connection.BrokeOff(err) { // s.since continues without a gap
+			c, err = comeBack(cmd)
 		}
 	}
 	if nobodyYet(cmd, s.args, err) {
@@ -161,11 +161,7 @@ func (s *stream) copy(ctx context.Context, c *client.Client, out, stderr io.Writ
 		if s.follow && !more {
 			s.args["wait_secs"] = 50
 		}
-		call := func() (client.Answer, error) { return connection.Call(ctx, c, "operator_events", s.args) }
-		if s.follow { // run handles a broken connection, so the error stays as it is
-			call = func() (client.Answer, error) { return c.Call(ctx, "operator_events", s.args) }
-		}
-		answer, err := call()
+		answer, err := connection.Call(ctx, c, "operator_events", s.args)
 		if s.follow && connection.IsCode(err, "NOT_FOUND") {
 			if err := connection.Pause(ctx, daemonPoll); err != nil { // nobody has joined the run yet
 				return err

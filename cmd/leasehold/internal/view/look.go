@@ -63,14 +63,17 @@ func (l *look) run(cmd *cobra.Command) error {
 		}
 		c, err = awaitDaemon(cmd)
 	}
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if l.watch {
-		err = l.Follow(cmd.Context(), c, out)
-	} else {
-		err = l.once(cmd, c, out)
+	for err == nil {
+		if l.watch {
+			err = l.Follow(cmd.Context(), c, out)
+		} else {
+			err = l.once(cmd, c, out)
+		}
+		c.Close()
+		if !l.watch || !connection.BrokeOff(err) {
+			break
+		}
+		c, err = comeBack(cmd)
 	}
 	return l.Refused(cmd, err)
 }
@@ -85,6 +88,12 @@ func (l *look) showEmpty(out io.Writer) error {
 	return err
 }
 
+// comeBack connects again after a daemon has gone, as when it restarts.
+func comeBack(cmd *cobra.Command) (*client.Client, error) {
+	fmt.Fprintln(cmd.ErrOrStderr(), "leasehold: the daemon has gone; this goes on once it is back")
+	return awaitDaemon(cmd)
+}
+
 // awaitDaemon waits until a daemon runs, and connects to it.
 func awaitDaemon(cmd *cobra.Command) (*client.Client, error) {
 	for {
@@ -92,7 +101,7 @@ func awaitDaemon(cmd *cobra.Command) (*client.Client, error) {
 			return nil, exit.Code(exit.OK) // Ctrl-C ends a watch normally
 		}
 		c, err := connection.Operator(cmd, false)
-		if !errors.Is(err, connection.ErrNoDaemon) {
+		if !connection.IsAway(err) {
 			return c, err
 		}
 	}
