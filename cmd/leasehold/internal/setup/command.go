@@ -287,7 +287,7 @@ func (s summary) drift() error {
 // the line where it begins.
 func (p plan) steps() func(yield func(int, edit) bool) {
 	return func(yield func(int, edit) bool) {
-		for _, e := range joined(p.edits) {
+		for _, e := range joined(p.file.text, p.edits) {
 			seen := e.fromLineStart(p.file.text)
 			line, _ := position(p.file.text, seen.At)
 			if !yield(line, seen) {
@@ -297,19 +297,16 @@ func (p plan) steps() func(yield func(int, edit) bool) {
 	}
 }
 
-// fromLineStart returns the edit in the form to show. Deleting "b,\n  " from
-// "a,\n  b,\n  c" gives the same text as deleting "  b,\n", which is a whole line.
+// fromLineStart returns the edit in the form to show: what is removed begins at a line, or
+// as early in its line as it can. Deleting "b,\n  " from "a,\n  b,\n  c" gives the same
+// text as deleting "  b,\n".
 func (e edit) fromLineStart(text []byte) edit {
-	seen := e
-	for e.Ins == "" && seen.At > 0 && seen.Del != "" {
-		before, last := text[seen.At-1], len(seen.Del)-1
-		switch {
-		case before == '\n':
-			return seen
-		case before != seen.Del[last]:
-			return e // not a sequence of whole lines
+	for e.Ins == "" && e.At > 0 && e.Del != "" && text[e.At-1] != '\n' {
+		before, last := text[e.At-1], len(e.Del)-1
+		if before != e.Del[last] {
+			break
 		}
-		seen.At, seen.Del = seen.At-1, string(before)+seen.Del[:last]
+		e.At, e.Del = e.At-1, string(before)+e.Del[:last]
 	}
 	return e
 }

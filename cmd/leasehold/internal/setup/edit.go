@@ -57,34 +57,24 @@ func splice(text []byte, at, remove int, insert string) []byte {
 
 // joined returns what edits that are applied in order change together: changes of the
 // first text, in the order of their offsets in it. Edits that touch become one change.
-func joined(edits []edit) (list []edit) {
-	for _, e := range edits { // until the end, the offsets are those in the text that e changes
-		from, grown := 0, len(e.Ins)-len(e.Del)
-		for from < len(list) && list[from].At+len(list[from].Ins) < e.At {
-			from++
-		}
-		to := from
-		for to < len(list) && list[to].At <= e.At+len(e.Del) {
-			to++
-		}
-		all := edit{At: e.At, Del: e.Del, Ins: e.Ins}
-		for _, c := range slices.Backward(list[from:to]) {
-			before := max(0, e.At-c.At)                                 // of c.Ins, stays
-			after := max(before, min(len(c.Ins), e.At+len(e.Del)-c.At)) // from here on, too
-			start, end := max(0, c.At-e.At), c.At+after-e.At            // of e.Del, is of c.Ins
-			all.At = min(all.At, c.At)
-			all.Ins = c.Ins[:before] + all.Ins + c.Ins[after:]
-			all.Del = e.Del[:start] + c.Del + all.Del[end:]
-		}
-		list = slices.Replace(list, from, to, all)
-		for i := range list[from+1:] {
-			list[from+1+i].At += grown
-		}
+func joined(first []byte, edits []edit) (list []edit) {
+	last, from := first, make([]int, len(first)) // where each byte of last is in first; -1: it was inserted
+	for i := range from {
+		from[i] = i
 	}
-	grown := 0
-	for i, e := range list {
-		list[i].At -= grown
-		grown += len(e.Ins) - len(e.Del)
+	for _, e := range edits {
+		last = e.apply(last)
+		from = slices.Replace(from, e.At, e.At+len(e.Del), slices.Repeat([]int{-1}, len(e.Ins))...)
+	}
+	at, begun := 0, 0 // behind the last byte that is kept: the offset in first, and in last
+	for i, kept := range append(from, len(first)) {
+		if kept < 0 {
+			continue
+		}
+		if at < kept || begun < i {
+			list = append(list, edit{At: at, Del: string(first[at:kept]), Ins: string(last[begun:i])})
+		}
+		at, begun = kept+1, i+1
 	}
 	return list
 }

@@ -23,15 +23,15 @@ func TestJoinedEditsMakeTheSameText(t *testing.T) {
 			last, edits = e.apply(last), append(edits, e)
 		}
 		made, from := "", 0
-		for _, e := range joined(edits) {
-			if e.At < from || e.At == from && from > 0 || !strings.HasPrefix(first[e.At:], e.Del) {
-				t.Fatalf("%q, %+v: shows %+v", first, edits, joined(edits))
+		for i, e := range joined([]byte(first), edits) {
+			if i > 0 && e.At <= from || !strings.HasPrefix(first[e.At:], e.Del) {
+				t.Fatalf("%q, %+v: shows %+v", first, edits, joined([]byte(first), edits))
 			}
 			made += first[from:e.At] + e.Ins
 			from = e.At + len(e.Del)
 		}
 		if made += first[from:]; made != string(last) {
-			t.Fatalf("%q, %+v: %+v makes %q, not %q", first, edits, joined(edits), made, last)
+			t.Fatalf("%q, %+v: %+v makes %q, not %q", first, edits, joined([]byte(first), edits), made, last)
 		}
 	}
 }

@@ -627,6 +627,17 @@ func TestItAsks(t *testing.T) {
 	}
 }
 
+// What is removed from the middle of a line is shown from where it begins.
+func TestItShowsWhatItRemovesFromALine(t *testing.T) {
+	h := newHome(t)
+	h.write(".cursor/mcp.json", `{"mcpServers": {"x": {"command": "x"}}, "theme": "dark"}`)
+	h.ok("cursor", "--yes")
+	h.write(".cursor/mcp.json", strings.Replace(h.read(".cursor/mcp.json"), "dark", "light", 1))
+	if out, _ := h.run("cursor", "--uninstall"); !strings.Contains(out, `- "leasehold": {`) {
+		t.Errorf("it shows\n%s", out)
+	}
+}
+
 // A file that another program writes meanwhile is not overwritten.
 func TestAFileThatChangesMeanwhile(t *testing.T) {
 	h := newHome(t)
