@@ -174,14 +174,14 @@ Environment:
 	return cmd
 }
 
-// completePaths lets the shell complete the flags that the help says take a file, a
-// directory or a path, unless they complete something else.
+// completePaths lets the shell complete the flags that take a file or a directory, unless
+// they complete something else. Most that take a path take that of an actor.
 func completePaths(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		directive := cobra.ShellCompDirectiveDefault
-		switch takes, _ := pflag.UnquoteUsage(f); takes {
-		case "file", "path":
-		case "directory":
+		switch takes, _ := pflag.UnquoteUsage(f); {
+		case takes == "file", f.Name == "socket", f.Name == "path":
+		case takes == "directory":
 			directive = cobra.ShellCompDirectiveFilterDirs
 		default:
 			return
