@@ -67,7 +67,7 @@ func (r *Reply) Print(cmd *cobra.Command, object json.RawMessage, text string) e
 }
 
 // Refused returns the error of a command. With --json it prints a refusal on stdout instead,
-// for programs that read JSON there.
+// for programs that read JSON there. It returns the error if that cannot be printed.
 func (r *Reply) Refused(cmd *cobra.Command, err error) error {
 	var (
 		refusal *client.Refusal
@@ -77,10 +77,15 @@ func (r *Reply) Refused(cmd *cobra.Command, err error) error {
 	case !r.JSON:
 		return err
 	case errors.As(err, &refusal):
-		fmt.Fprintf(cmd.OutOrStdout(), "%s\n", refusal.Object)
+		if _, failed := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", refusal.Object); failed != nil {
+			return err
+		}
 		return exit.Reported(err)
 	case errors.As(err, &refused):
-		return errors.Join(exit.ErrReported, json.NewEncoder(cmd.OutOrStdout()).Encode(refused))
+		if failed := json.NewEncoder(cmd.OutOrStdout()).Encode(refused); failed != nil {
+			return err
+		}
+		return exit.ErrReported
 	default:
 		return err
 	}
