@@ -150,7 +150,7 @@ func CompleteDispatched(cmd *cobra.Command, _ []string, _ string) (names []strin
 			names = append(names, r.Run)
 		}
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return names, cobra.ShellCompDirectiveDefault // a run directory is named, too
 }
 
 // CompleteLeads suggests the leads of the command line's run.
