@@ -54,8 +54,8 @@ also if the same copy was served before. Leases and sessions in it are treated a
 any restart. It has the secrets of the state, so only you can read it.
 
 Files that never change are hard links if the directory is on the same disk: such a copy
-takes little time and space, and protects from mistakes, but not from the loss of the disk. What agents have
-printed is not in it; that is in the directory runs of the state.
+takes little time and space, and protects from mistakes, but not from the loss of the
+disk. What agents have printed is not in it; that is in the directory runs of the state.
 
 If the state is in PostgreSQL, use the tools of the database.`,
 		Example: `  leasehold backup ~/leasehold-backup

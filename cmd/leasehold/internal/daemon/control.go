@@ -163,8 +163,8 @@ func forOperators(what string) error {
 	if os.Getenv("LEASEHOLD_LIFE") == "" {
 		return nil
 	}
-	return exit.Hint(fmt.Errorf("forbidden: this process is one of actor %s of run %q, and the daemon serves others too: no agent may %s it",
-		os.Getenv("LEASEHOLD_PATH"), os.Getenv("LEASEHOLD_RUN"), what), "ask the operator, who runs leasehold dispatch")
+	return exit.Hint(fmt.Errorf("forbidden: this process is one of actor %s of run %q, and no agent may %s a daemon, because it serves others too",
+		os.Getenv("LEASEHOLD_PATH"), os.Getenv("LEASEHOLD_RUN"), what), "ask the operator to do it; a daemon that you have started with leasehold serve ends if you end that process")
 }
 
 // finish lets a restart that stops the daemon go on after the first signal. Nobody else
@@ -376,7 +376,7 @@ func draw(out io.Writer, st status) error {
 		}
 	}
 	if st.Replaced {
-		line("binary", st.Binary+" "+st.Record.Replaced()+" since: leasehold restart starts the one that it is called from")
+		line("binary", st.Binary+" "+st.Record.Replaced()+" since: leasehold restart starts the daemon from the binary that you call")
 	}
 	return nil
 }

@@ -42,8 +42,8 @@ No daemon may serve either. Everything is copied: runs, actors, sessions, leases
 lines, stores, tasks, events and tokens, which keep rising.
 
 With --partitions, the database spreads later runs over several partitions. The runs that
-were copied stay in the first. A directory has the runs of all partitions, and can then be
-copied only into a database with one partition.
+were copied stay in the first. A directory that was copied from a database has the runs of
+all partitions. If these were several, it can be copied only into a database with one.
 
 Both are read again at the end, and compared by count and checksum; until then nobody
 can serve the copy. The original stays as it is: do not serve it any more.`,

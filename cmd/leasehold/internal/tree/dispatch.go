@@ -222,7 +222,7 @@ func (j *dispatchJob) checked(out io.Writer, file string, m *manifest.Manifest) 
 			"manifest": file, "run": m.Run.Name, "root": m.Root.Name, "agents": slices.Sorted(maps.Keys(m.Agents)),
 		})
 	}
-	_, err := fmt.Fprintf(out, "%s is valid: run %s, with agent %s as its root %s\n", file, m.Run.Name, m.Root.Agent, m.Root.Name)
+	_, err := fmt.Fprintf(out, "%s is valid: run %s starts agent %s as its root, with the name %s\n", file, m.Run.Name, m.Root.Agent, m.Root.Name)
 	return err
 }
 
