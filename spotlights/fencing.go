@@ -102,7 +102,7 @@ func (st *stage) history(key string) (lines []string) {
 var deadlockRefused = Story{
 	Name:    "deadlock",
 	Title:   "Two agents that would wait for each other",
-	Promise: "the request that would close a cycle is refused at once, and names the cycle; nobody waits for ever",
+	Promise: "the request that would close a cycle is refused at once, and the refusal names the cycle; nobody waits for ever",
 	tell: func(st *stage) {
 		root := st.root()
 		one, two := root.worker("W1").connect(), root.worker("W2").connect()

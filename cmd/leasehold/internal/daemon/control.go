@@ -86,7 +86,7 @@ func NewStopCommand() *cobra.Command {
 		Short: "Stop the daemon",
 		Long: `Stop the daemon and wait until it has ended. This ends no session: agents keep their
 leases if a daemon runs again before these expire. A client that is connected starts one
-at once, else the next client does.`,
+at once, else the next client does. The agents of leasehold dispatch are refused.`,
 		Example: `  leasehold stop`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -118,7 +118,7 @@ func NewRestartCommand() *cobra.Command {
 		Long: `Stop the daemon and start the one of this binary, with the same arguments. Sessions
 continue: clients reconnect by themselves. A daemon that was started in a terminal
 runs in the background afterwards. If a supervisor such as systemd started it, restart
-it with that instead.
+it with that instead. The agents of leasehold dispatch are refused.
 
 Once the daemon is being stopped, only a second Ctrl-C keeps this command from starting
 it again.`,
