@@ -58,9 +58,9 @@ func splice(text []byte, at, remove int, insert string) []byte {
 // joined returns what edits that are applied in order change together: changes of the
 // first text, in the order of their offsets in it. Edits that touch become one change.
 func joined(first []byte, edits []edit) (list []edit) {
-	last, from := first, make([]int, len(first)) // where each byte of last is in first; -1: it was inserted
-	for i := range from {
-		from[i] = i
+	last, from := first, []int(nil) // from: where each byte of last is in first; -1: it was inserted
+	for i := range first {
+		from = append(from, i)
 	}
 	for _, e := range edits {
 		last = e.apply(last)
