@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -201,6 +202,7 @@ func (c *Core) answered(tx Tx, a *ask) (list []Grant, ok bool, err error) {
 		return nil, err != nil, err
 	}
 	r := record.Read(value)
+	reentered := value[min(len(value), len(uuid.UUID{})*len(a.wants)):]
 	for _, want := range a.wants {
 		id := r.ID()
 		l, ok := leaseByID(tx, id)
@@ -210,7 +212,7 @@ func (c *Core) answered(tx Tx, a *ask) (list []Grant, ok bool, err error) {
 		}
 		switch {
 		case ok:
-			list = append(list, Grant{Lease: l.Told(tx), Reentrant: l.RequestID != a.RequestID, Similar: similar(tx, l.Scope, l.Key)})
+			list = append(list, Grant{Lease: l.Told(tx), Reentrant: strings.Contains(reentered, string(id[:])), Similar: similar(tx, l.Scope, l.Key)})
 		case a.call.Overtaken():
 			return nil, true, c.lost(tx, a.Holder, id, Notice{Scope: want.Scope, Key: want.Key, Reason: string(Released)})
 		default: // the client may use one name for all its calls
@@ -287,7 +289,8 @@ func (c *Core) mayHold(tx Tx, a *ask) error {
 
 // award grants a party its keys, in which it re-enters those that it has and
 // accepts those that are offered to it. It records the answer of the call that
-// is granted them, or that has a request_id.
+// is granted them, or that has a request_id or an Idempotency-Key: the ids of the
+// leases, and again those that it re-enters.
 func (c *Core) award(tx Tx, w *waiter, v *view) []Grant {
 	e := event.Event{Kind: event.LeaseGranted}
 	if w.seq > 0 {
@@ -301,7 +304,7 @@ func (c *Core) award(tx Tx, w *waiter, v *view) []Grant {
 		c.remove(tx, l, Transferred)
 	}
 	list := make([]Grant, 0, len(w.wants))
-	ids := record.New(16 * len(w.wants))
+	ids := record.New(len(uuid.UUID{}) * (len(w.wants) + len(v.own)))
 	for _, want := range w.wants {
 		i := slices.IndexFunc(v.own, func(l Lease) bool { return l.Scope == want.Scope && l.Key == want.Key })
 		if i >= 0 {
@@ -314,9 +317,12 @@ func (c *Core) award(tx Tx, w *waiter, v *view) []Grant {
 	}
 	for i, g := range list { // only now, as they may be similar to one another
 		list[i].Similar = similar(tx, g.Scope, g.Key)
+		if g.Reentrant {
+			ids.ID(g.ID)
+		}
 	}
 	more := len(v.own) < len(w.wants)
-	if more || w.RequestID != "" {
+	if more || w.call.Keyed() {
 		keep := call.Keep
 		if more && w.RequestID != "" {
 			keep = call.Forever // until a lease that it was granted ends

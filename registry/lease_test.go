@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/pebble"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -306,6 +308,43 @@ func TestRequestIDOfAReentryIsNotForAnotherRequest(t *testing.T) {
 		}
 		time.Sleep(11 * time.Minute)
 		p.acquire(other)
+	})
+}
+
+// An Idempotency-Key makes a request_id of a call that has none. A request for several keys
+// may re-enter some of them.
+func TestACallThatIsSentAgainTellsItsReentriesAgain(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p := h.party("W1")
+		p.acquire(registry.Request{Key: "x"})
+		keyed := func(key string, print uint64) context.Context {
+			return call.With(t.Context(), call.Call{}.Requested(p.Session, key, print))
+		}
+		all := func(ctx context.Context, keys ...string) (reentrant []bool, err error) {
+			var wants []registry.Want
+			for _, key := range keys {
+				wants = append(wants, h.Registry("run:1").Want(key, false))
+			}
+			list, err := h.AcquireAll(ctx, wants, registry.Request{Holder: p.Holder})
+			for _, g := range list {
+				reentrant = append(reentrant, g.Reentrant)
+			}
+			return reentrant, err
+		}
+		for range 2 {
+			if got, err := all(keyed("one", 1), "x"); err != nil || !slices.Equal(got, []bool{true}) {
+				t.Errorf("x is reentrant: %v %v", got, err)
+			}
+			if got, err := all(keyed("some", 2), "z", "x", "a"); err != nil || !slices.Equal(got, []bool{false, true, false}) {
+				t.Errorf("z, x and a are reentrant: %v %v", got, err)
+			}
+			h.crash()
+		}
+		for _, key := range []string{"one", "some"} {
+			if _, err := all(keyed(key, 3), "y"); !errors.Is(err, registry.ErrRequestIDReused) {
+				t.Errorf("another request under the Idempotency-Key %q: %v", key, err)
+			}
+		}
 	})
 }
 

@@ -138,6 +138,10 @@ func (c Call) SentFirst() bool { return c.original }
 // call, or has a request_id. Otherwise its client waits for an answer.
 func (c Call) Overtaken() bool { return c.original || c.request != "" }
 
+// Keyed reports whether c has a request_id or an Idempotency-Key, so that another request
+// under it is refused once the answer is recorded.
+func (c Call) Keyed() bool { return c.request != "" }
+
 // First reports whether what the call did was done for this request of it, and not
 // for an earlier one.
 func (c Call) First() bool { return c.first == nil || c.first.Load() }
