@@ -120,11 +120,13 @@ func (n *Notice) successor(tx Tx, actor uuid.UUID) {
 		h := l.Holder
 		mine := h.Actor == actor && h.Party == n.Party && (h.Session == n.Session || n.Session == uuid.Nil)
 		switch {
-		case !mine:
-			n.SupersededBy = h.Path
+		case mine && l.Key == n.Key:
+			n.Regained, n.SupersededBy = l.Token, ""
 			return
-		case l.Key == n.Key:
-			n.Regained = l.Token
+		case !mine && n.SupersededBy == "":
+			n.SupersededBy = h.Path
+		}
+		if !mine && !l.Shared { // otherwise the loser may share it again
 			return
 		}
 	}

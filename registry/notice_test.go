@@ -84,6 +84,22 @@ func TestALossNamesWhoHasTheLeaseNow(t *testing.T) {
 	}
 }
 
+// A lease that is shared with the loser again is not one that another has now.
+func TestALossThatIsSharedAgainNamesNobodyElse(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		p, other := h.party("W1"), h.party("W2")
+		shared := registry.Request{Key: "x", Shared: true}
+		p.acquire(shared)
+		h.endSession(p)
+		p = p.again()
+		other.acquire(shared)
+		g := p.acquire(shared)
+		if list := p.notices(); len(list) != 1 || list[0].SupersededBy != "" || list[0].Regained != g.Token {
+			t.Errorf("it has token %d again, and is told %+v", g.Token, list)
+		}
+	})
+}
+
 // A loss is told to the session and the party that had the lease. Others of the actor may make
 // the lease their own meanwhile.
 func TestALossIsForItsSessionAndParty(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 var ErrForeign = errors.New("it has files of another program, and no state")
 
 // checkFiles refuses the files of another program, those of a later version of Pebble,
-// and an incomplete copy that lacks a marker. It comes before anything is written: the logs of both look damaged here, and a
-// damaged end of a log is cut off.
+// and an incomplete copy that lacks a marker. It comes before anything is written: the
+// logs of the first two look damaged here, and a damaged end of a log is cut off.
 //
 // Every state has a pidFile from before Pebble writes anything until it is closed, and a
 // marksFile once it has been open. If that was lost, the marks of its logs show it.
