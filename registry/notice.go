@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"iter"
 	"math"
 	"slices"
@@ -123,10 +124,11 @@ func (n *Notice) successor(tx Tx, actor uuid.UUID) {
 		case mine && l.Key == n.Key:
 			n.Regained, n.SupersededBy = l.Token, ""
 			return
-		case !mine && n.SupersededBy == "":
-			n.SupersededBy = h.Path
+		case mine:
+			continue
 		}
-		if !mine && !l.Shared { // otherwise the loser may share it again
+		n.SupersededBy = cmp.Or(n.SupersededBy, h.Path)
+		if !l.Shared { // else the loser may share it again
 			return
 		}
 	}
