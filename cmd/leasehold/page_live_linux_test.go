@@ -279,17 +279,17 @@ func TestPageUnderLoad(t *testing.T) {
 	p.sees("all leases", fmt.Sprintf(`document.querySelector(".leases").getAttribute("aria-rowcount") == %d`, *pageLeases+1))
 
 	begun, sent := time.Now(), 0
-	views := []string{"events", "leases", "tree", "queues"}
-	for time.Since(begun) < *pageFor {
+	views, seen := []string{"events", "leases", "tree", "queues"}, 0
+	for seen < len(views) || time.Since(begun) < *pageFor { // each view is seen, however slow this is
 		s.acquire(lead, "busy", 60)
 		id := s.acquire(lead, fmt.Sprintf("busy %d", sent), 60)
 		s.do(lead, "run_lease_release", map[string]any{"lease_id": id})
 		sent += 2
-		if part := int(time.Since(begun) * time.Duration(len(views)) / *pageFor); part < len(views) && views[part] != "" {
-			p.eval(fmt.Sprintf(`document.querySelector("#tab-%s").click()`, views[part]), nil)
+		if seen < len(views) && time.Since(begun) >= *pageFor*time.Duration(seen)/time.Duration(len(views)) {
+			p.eval(fmt.Sprintf(`document.querySelector("#tab-%s").click()`, views[seen]), nil)
 			// The next view must not be scrolled, so this is awaited.
 			p.eval(`new Promise((done) => setTimeout(() => { const g = document.querySelector(".grid"); if (g) { g.scrollTop = g.scrollHeight / 2; } done(); }, 100))`, nil)
-			views[part] = ""
+			seen++
 		}
 		if ahead := time.Duration(sent)*time.Second/time.Duration(*pageEvents) - time.Since(begun); ahead > 0 {
 			time.Sleep(ahead)

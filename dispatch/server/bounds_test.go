@@ -219,7 +219,9 @@ func TestRefusedRequestsAreAnsweredInTheirTime(t *testing.T) {
 				t.Errorf("%s: a client that is served waited %v", name, took)
 			}
 			wg.Wait()
-			if took := time.Since(start); took < (askers*(each-1)-129)*time.Millisecond { // the last answer may come before its wait
+			// Without a pace it is no time. Some answers come before their waits, and the
+			// client may close connections that wait.
+			if took := time.Since(start); took < askers*each/2*time.Millisecond {
 				t.Errorf("%s: %d requests were answered in %v", name, askers*each, took)
 			}
 		})
