@@ -144,21 +144,16 @@ func TestAResetBehindTheNextRequestUndoesNothing(t *testing.T) {
 	path := d.listenSocket(t)
 	d.token(t, "root")
 	token := d.token(t, "w")
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ending := endingListener{ln, make(chan struct{}, 100)}
-	url := d.serveTCP(t, ending)
+	ending, url := d.listenEnding(t)
 	session := openOver(t, url, token)
-	nc, err := net.Dial("tcp", ln.Addr().String())
+	nc, err := net.Dial("tcp", ending.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	answers := bufio.NewReader(nc)
 	send := func(head, body string) *http.Response {
 		t.Helper()
-		fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\n%s\r\n%s", ln.Addr(), token, session, head, body)
+		fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\n%s\r\n%s", ending.Addr(), token, session, head, body)
 		resp, err := http.ReadResponse(answers, nil)
 		if err != nil {
 			t.Fatal(err)

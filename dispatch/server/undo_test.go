@@ -507,22 +507,17 @@ func TestAnAnswerUnreadBehindTheEndOfItsConnectionIsUndone(t *testing.T) {
 	path := d.listenSocket(t)
 	d.token(t, "root")
 	token := d.token(t, "canceller")
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ending := endingListener{ln, make(chan struct{}, 100)}
-	url := d.serveTCP(t, ending)
+	ending, url := d.listenEnding(t)
 	session := openOver(t, url, token)
 	const keys = 5
 	for n := range keys {
-		nc, err := net.Dial("tcp", ln.Addr().String())
+		nc, err := net.Dial("tcp", ending.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		body := acquireLine(n, fmt.Sprint("k", n))
 		fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
-			ln.Addr(), token, session, len(body), body)
+			ending.Addr(), token, session, len(body), body)
 		<-ending.ended
 		nc.Close()
 	}
@@ -536,16 +531,11 @@ func TestAResetByAProxyUndoesNothing(t *testing.T) {
 	path := d.listenSocket(t)
 	d.token(t, "root")
 	token := d.token(t, "w")
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ending := endingListener{ln, make(chan struct{}, 100)}
-	url := d.serveTCP(t, ending)
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	ending, url := d.listenEnding(t)
+	_, port, _ := net.SplitHostPort(ending.Addr().String())
 	post := func(host, session, head, body string) *http.Response {
 		t.Helper()
-		nc, err := net.Dial("tcp", ln.Addr().String())
+		nc, err := net.Dial("tcp", ending.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -591,6 +581,17 @@ func TestAResetByAProxyUndoesNothing(t *testing.T) {
 			t.Errorf("key %d: %s %v", n, line, err)
 		}
 	}
+}
+
+// listenEnding serves like listenTCP, and tells when the server ends its half of a connection.
+func (d *daemon) listenEnding(t *testing.T) (ending endingListener, url string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ending = endingListener{ln, make(chan struct{}, 100)}
+	return ending, d.serveTCP(t, ending)
 }
 
 // An endingListener tells when the server ends its half of a connection.
