@@ -1,7 +1,9 @@
 package project
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -141,11 +143,13 @@ func (s spelling) lexical() (string, error) {
 // works in dir.
 func (s spelling) located(dir string) (string, error) {
 	p, err := Of(dir)
-	if err != nil && s.top {
+	switch gone := errors.Is(err, fs.ErrNotExist); { // removed with its worktree, or renamed
+	case gone && s.top:
 		return s.lexical()
-	}
-	if err != nil { // removed with its worktree, or renamed
-		return "", wrong("must begin with file: and go on from the top of the project, such as file:src/app.ts, because your directory cannot be read: %v", err)
+	case gone:
+		return "", wrong("must begin with file: and go on from the top of the project, such as file:src/app.ts, because your directory is gone: %v", err)
+	case err != nil:
+		return "", wrong("is unknown, because your directory cannot be read; make it readable, or work in another one: %v", err)
 	}
 	from := dir
 	if s.top {

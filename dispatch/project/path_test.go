@@ -107,6 +107,9 @@ func TestEverySpellingOfAPathIsOneKey(t *testing.T) {
 	wantPath(t, gone, "file:src//app.ts", "file:src/app.ts")
 	noPath(t, gone, "x", "must begin with file: ")
 	noPath(t, gone, root+"/src/app.ts", gone)
+
+	noPath(t, filepath.Join(root, "loop"), "file:out/x", "directory cannot be read") // and not file:out/x, where a link is
+	noPath(t, filepath.Join(root, "loop"), "x", "directory cannot be read")
 }
 
 func TestAFileIsTheSameInEveryWorktree(t *testing.T) {
