@@ -86,6 +86,15 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Message }
 
+// DiskFull reports whether the daemon has no room for what the call would store. Neither
+// another connection nor a call a moment later helps.
+func (r *Refusal) DiskFull() bool {
+	var data struct {
+		DiskFull bool `json:"disk_full"`
+	}
+	return json.Unmarshal(r.Object, &data) == nil && data.DiskFull
+}
+
 // Call calls a tool. A refusal is returned as a [*Refusal], and so are arguments with
 // text that is not UTF-8, which are not sent.
 func (c *Client) Call(ctx context.Context, tool string, args any) (Answer, error) {

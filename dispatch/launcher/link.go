@@ -108,7 +108,7 @@ func (l *link) wait(ctx context.Context, tool string, args, answer any) error {
 				return fmt.Errorf("the answer of %s cannot be read: %w", tool, err)
 			}
 			return nil
-		case errors.As(err, &refusal) && (refusal.Code != "UNAVAILABLE" || diskFull(refusal)):
+		case errors.As(err, &refusal) && (refusal.Code != "UNAVAILABLE" || refusal.DiskFull()):
 			return err
 		case refusal != nil && unserved.IsZero():
 			unserved = time.Now()
@@ -188,15 +188,6 @@ func (l *link) redial(ctx context.Context) (connection, error) {
 			return nil, err
 		}
 	}
-}
-
-// diskFull reports whether a daemon has no room for what a call would store. Neither
-// another connection nor another server helps.
-func diskFull(r *client.Refusal) bool {
-	var data struct {
-		DiskFull bool `json:"disk_full"`
-	}
-	return json.Unmarshal(r.Object, &data) == nil && data.DiskFull
 }
 
 // refused reports whether a daemon exists and refuses the connection.

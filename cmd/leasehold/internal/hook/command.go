@@ -368,10 +368,11 @@ func (g *guard) take(ctx context.Context, settings project.Settings, list []targ
 // insist repeats the call while the daemon answers UNAVAILABLE: after a restart of the
 // daemon, the session that holds the leases may not be back yet. A daemon that ended
 // before it answered is asked again once it is back, because it keeps the leases of
-// others.
+// others. A full disk does not become free by asking.
 func (g *guard) insist(ctx context.Context, args map[string]any) (answer mcp.Answer, err error) {
 	for {
 		answer, err = g.call(ctx, "hook_write", args)
+		refusal, refused := errors.AsType[*mcp.Refusal](err)
 		switch {
 		case connection.BrokeOff(err):
 			g.daemon.Close()
@@ -379,7 +380,7 @@ func (g *guard) insist(ctx context.Context, args map[string]any) (answer mcp.Ans
 			if err := g.connect(true); err != nil {
 				return answer, err
 			}
-		case !connection.IsCode(err, "UNAVAILABLE"):
+		case !refused || refusal.Code != "UNAVAILABLE" || refusal.DiskFull():
 			return answer, err
 		}
 		if connection.Pause(ctx, connection.RetryAfter(0)) != nil {
