@@ -173,9 +173,8 @@ func (e *ender) actor(a Actor, why end) {
 	ended.EndedAt, ended.EndCause, ended.EndedBy = tx.Wall(), why.Cause, why.By
 	for se := range sessionsOf(tx, a.ID) {
 		for _, l := range e.s.core.Holds(tx, se.ID, work.MaxLeaseNames-len(ended.Held)) {
-			if scope, ok := scopeOf(l.Scope); ok {
-				ended.Held = append(ended.Held, work.LeaseName{Scope: string(scope), Key: l.Key, Reason: why.Cause})
-			}
+			scope, _ := scopeOf(l.Scope)
+			ended.Held = append(ended.Held, work.LeaseName{Scope: string(scope), Key: l.Key, Reason: why.Cause})
 		}
 	}
 	for se := range sessionsOf(tx, a.ID) {

@@ -439,10 +439,24 @@ func TestACancelledActorReadsWhatItLost(t *testing.T) {
 		for i := range 3 {
 			h.take(se, dispatch.RunScope, fmt.Sprint("key", i), time.Minute)
 		}
+		tasks, err := se.Tasks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tasks.Enqueue(t.Context(), queue.NewTask{Queue: "q", Payload: []byte("1")}); err != nil {
+			t.Fatal(err)
+		}
+		claimed, err := tasks.Claim(t.Context(), queue.Claim{Queues: []string{"q"}, TTL: time.Minute})
+		if err != nil || len(claimed) != 1 {
+			t.Fatal(claimed, err)
+		}
 		if err := h.EndActor(t.Context(), "r", "W1", "enough"); err != nil {
 			t.Fatal(err)
 		}
-		_, err := h.Connect(t.Context(), dispatch.Credentials{Token: token}, peerOf(h, 50))
+		_, err = h.Connect(t.Context(), dispatch.Credentials{Token: token}, peerOf(h, 50))
+		if claim := "lost its claim on task " + claimed[0].ID.String(); err == nil || !strings.Contains(err.Error(), claim) {
+			t.Errorf("without %s: %v", claim, err)
+		}
 		for i := range 3 {
 			if key := fmt.Sprintf(`"key%d"`, i); err == nil || !strings.Contains(err.Error(), key) {
 				t.Errorf("without %s: %v", key, err)

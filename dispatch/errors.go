@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/work"
+	"github.com/leasehold/leasehold/queue"
 )
 
 var (
@@ -62,7 +63,7 @@ type EndedError struct {
 	By    string // path of the actor that ended it; "": nobody else
 	Cause string
 	At    time.Time        // by the wall clock
-	Held  []work.LeaseName // leases it lost when it ended, at most work.MaxLeaseNames
+	Held  []work.LeaseName // leases and claims it lost when it ended, at most work.MaxLeaseNames
 }
 
 func (e *EndedError) Error() string {
@@ -73,25 +74,39 @@ func (e *EndedError) Error() string {
 	if e.Cause != "" {
 		s += fmt.Sprintf(": %q", e.Cause)
 	}
-	if len(e.Held) == 1 {
-		s += fmt.Sprintf("; its lease %q is released", e.Held[0].Key)
-	} else if len(e.Held) > 1 {
-		s += "; its leases " + e.held() + " are released"
+	var leases, claims []string
+	for _, l := range e.Held {
+		if l.Scope == queue.Scope {
+			claims = append(claims, l.Key)
+		} else {
+			leases = append(leases, strconv.Quote(l.Key))
+		}
+	}
+	switch len(leases) {
+	case 0:
+	case 1:
+		s += "; its lease " + leases[0] + " is released"
+	default:
+		s += "; its leases " + several(leases) + " are released"
+	}
+	switch len(claims) {
+	case 0:
+	case 1:
+		s += "; it has lost its claim on task " + claims[0]
+	default:
+		s += "; it has lost its claims on tasks " + several(claims)
 	}
 	return s + "; stop working, and connect as another actor if you are told to go on"
 }
 
-// held names leases for the text, which is all that a client reads that connects again.
-func (e *EndedError) held() string {
+// several lists two or more names for the text, which is all that a client reads that
+// connects again.
+func several(names []string) string {
 	const most = 10
-	var names []string
-	for _, l := range e.Held[:min(len(e.Held), most)] {
-		names = append(names, strconv.Quote(l.Key))
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
 	}
 	last := len(names) - 1
-	if more := len(e.Held) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
-	}
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 

@@ -50,7 +50,7 @@ type Actor struct {
 	EndedAt   time.Time // zero while it lives
 	EndCause  string
 	EndedBy   string           `json:",omitempty"` // path of the actor that ended it
-	Held      []work.LeaseName `json:",omitempty"` // leases it held when it ended, at most work.MaxLeaseNames
+	Held      []work.LeaseName `json:",omitempty"` // leases and claims it held when it ended, at most work.MaxLeaseNames
 	Leaving   bool             `json:",omitempty"` // its entries in its layer are being removed
 	TokenHash []byte           `json:",omitempty"` // nil: nobody can connect as it; unused once it has ended
 

@@ -83,10 +83,10 @@ type Stop struct {
 	Undone bool `json:",omitempty"`
 }
 
-// A LeaseName is a lease that an actor held when it ended, or had lost before.
+// A LeaseName is a lease or claim that an actor held when it ended, or had lost before.
 type LeaseName struct {
-	Scope  string // layer or run
-	Key    string
+	Scope  string // layer, run, or queue for a claim
+	Key    string // of a claim: the task
 	Reason string // why it was lost
 }
 
