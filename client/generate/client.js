@@ -55,7 +55,12 @@ export class Client {
   }
 
   async open() {
-    this.#session = (await this.session_open()).session;
+    if (!this.#session) await this.#open();
+  }
+
+  // However many calls ask for a session at once, one is opened.
+  #open() {
+    return this.#opening ??= this.session_open().then((opened) => { this.#session = opened.session; }).finally(() => { this.#opening = undefined; });
   }
 
   async close() {
@@ -119,7 +124,7 @@ export class Client {
     }
     const session = headers["Leasehold-Session"];
     if (session && !limits && response.headers.get("Leasehold-Session") === "ended" && operation !== operations.session_end) {
-      if (this.#session === session) await (this.#opening ??= this.open().finally(() => { this.#opening = undefined; }));
+      if (this.#session === session) await this.#open();
       const again = { ...call, idempotencyKey: headers["Idempotency-Key"] };
       return this.#call(operation, args, again, { timeout: this.#timeout, outage: this.#outage });
     }

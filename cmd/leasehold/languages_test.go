@@ -412,6 +412,8 @@ await one.kv_delete({ ...count, expected_version: version + 1 });
 await one.kv_delete({ path: "/shared/count" });
 await assert.rejects(one.kv_delete({ path: "/shared/../../session" }), TypeError);
 await one.session_get();
+await Promise.all([two.open(), two.open()]);
+assert.equal((await one.actor_list()).actors.find((a) => a.path === "w").sessions, 1);
 assert.equal(await refused(one.lease_list({ prefx: "x" })), "INVALID_ARGUMENT");
 await assert.rejects(one.lease_list({ prefix: "\ud800" }), URIError);
 await assert.rejects(one.actor_status({ actor: "w/x" }), /w→x/);
