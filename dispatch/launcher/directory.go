@@ -366,7 +366,7 @@ func (d *Directory) close() error {
 	return err
 }
 
-// remove removes the directory of a run that has not begun.
+// remove removes the directory.
 func (d *Directory) remove() error {
 	if err := os.RemoveAll(d.Path); err != nil {
 		return err
@@ -419,7 +419,7 @@ func (p place) worktree() string { return filepath.Join(p.path, "worktree") }
 
 // keptWorktree returns that directory if it is there, otherwise "".
 func (p place) keptWorktree() string {
-	if _, err := os.Stat(p.worktree()); err != nil {
+	if _, err := os.Lstat(p.worktree()); errors.Is(err, fs.ErrNotExist) {
 		return ""
 	}
 	return p.worktree()

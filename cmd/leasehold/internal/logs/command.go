@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -119,8 +118,7 @@ func baseOr(base string) (string, error) {
 	if base != "" {
 		return base, nil
 	}
-	state, err := place.State()
-	return filepath.Join(state, "runs"), err
+	return place.Runs()
 }
 
 // find finds the run directory of an actor, or suggests another one in its error.

@@ -55,6 +55,12 @@ func State() (string, error) {
 	return filepath.Join(base, "leasehold"), nil
 }
 
+// Runs returns the directory of the run directories, unless the user names another.
+func Runs() (string, error) {
+	state, err := State()
+	return filepath.Join(state, "runs"), err
+}
+
 // xdg returns a directory from an XDG variable. As XDG requires, it ignores one
 // that is not absolute.
 func xdg(name string) string {

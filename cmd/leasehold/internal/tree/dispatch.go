@@ -12,7 +12,6 @@ import (
 	"maps"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -107,13 +106,11 @@ Exit codes: 0 ok; 1 an actor failed, or the root was cancelled; 2 bad manifest o
 }
 
 func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
-	base := j.dir
+	base, err := j.dir, error(nil)
 	if base == "" {
-		state, err := place.State()
-		if err != nil {
+		if base, err = place.Runs(); err != nil {
 			return err
 		}
-		base = filepath.Join(state, "runs")
 	}
 	m, dir, err := j.manifest(base, args)
 	if err != nil {
@@ -141,6 +138,9 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 	// its watchdog.
 	if err := launcher.EndLeftovers(cmd.Context(), base); err != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v\n", err)
+	}
+	if j.dir == "" { // another directory is the user's own
+		launcher.DeleteExpired(base)
 	}
 	resume := dir != nil
 	if !resume {

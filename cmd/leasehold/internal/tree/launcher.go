@@ -104,11 +104,11 @@ func checkService(s *launcher.Service) error {
 
 func serve(cmd *cobra.Command, s launcher.Service, asObject bool) error {
 	if s.Base == "" {
-		state, err := place.State()
-		if err != nil {
+		var err error
+		if s.Base, err = place.Runs(); err != nil {
 			return err
 		}
-		s.Base = filepath.Join(state, "runs")
+		launcher.DeleteExpired(s.Base)
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/launcher"
 )
 
 // NewRunsCommand shows runs, and removes those that have ended.
@@ -74,18 +75,27 @@ func drawRunList(object json.RawMessage, _ time.Duration, p terminal.Paint) (str
 }
 
 func newRunsRemoveCommand() *cobra.Command {
-	var ended, yes bool
-	var reply connection.Reply
+	var (
+		j     deletion
+		ended bool
+		yes   bool
+	)
 	cmd := place.WithServer(&cobra.Command{
 		Use:   "rm NAME ... | --ended",
 		Short: "Delete runs that have ended",
 		Long: `Delete runs that have ended, with their actors, their stores and their tasks, before
 their retention is over. A run that has not ended is refused: end it first. With
---ended all runs that have ended are deleted; without --yes it asks first. The run
-directory of a dispatched run stays, with the output of its agents.`,
+--ended all runs that have ended are deleted; without --yes it asks first.
+
+The run directory of a dispatched run, with the output of its agents, is kept for 30 days
+after its end. With --files it is deleted now. A run directory with worktrees is never
+deleted: they may have work that is nowhere else.`,
 		Example: `  leasehold actor end --run release-42 root
   leasehold runs rm release-42
-  leasehold runs rm --ended --yes`,
+  leasehold runs rm --ended --yes
+
+  # with what their agents wrote
+  leasehold runs rm --ended --files`,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			switch {
 			case ended && len(names) > 0:
@@ -93,25 +103,32 @@ directory of a dispatched run stays, with the output of its agents.`,
 			case !ended && len(names) == 0:
 				return exit.Usagef("name the runs to delete, or give --ended for all that have ended")
 			}
+			if j.files {
+				var err error
+				if j.base, err = place.Runs(); err != nil {
+					return err
+				}
+			}
 			c, err := connection.Operator(cmd, true)
 			if err != nil {
-				return reply.Refused(cmd, err)
+				return j.reply.Refused(cmd, err)
 			}
 			defer c.Close()
 			if ended {
-				if names, err = endedRuns(cmd.Context(), c); err == nil && !yes {
-					err = askToDelete(cmd, reply.JSON, names)
+				if names, err = j.ended(cmd.Context(), c); err == nil && !yes {
+					err = j.ask(cmd, names)
 				}
 				if err != nil {
-					return reply.Refused(cmd, err)
+					return j.reply.Refused(cmd, err)
 				}
 			}
-			return deleteRuns(cmd, &reply, c, names)
+			return j.do(cmd, c, names)
 		},
 	})
 	cmd.Flags().BoolVar(&ended, "ended", false, "delete all runs that have ended")
 	cmd.Flags().BoolVar(&yes, "yes", false, "with --ended: do not ask")
-	reply.Flag(cmd, "print JSON, one object per line")
+	cmd.Flags().BoolVar(&j.files, "files", false, "delete their run directories on this machine, too")
+	j.reply.Flag(cmd, "print JSON, one object per line")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		for _, r := range knownRuns(cmd, true) {
 			if r.EndedAt != nil && !slices.Contains(args, r.Run) {
@@ -123,8 +140,16 @@ directory of a dispatched run stays, with the output of its agents.`,
 	return cmd
 }
 
-// endedRuns asks for the names of the runs that have ended.
-func endedRuns(ctx context.Context, c *client.Client) (names []string, err error) {
+// A deletion is of runs that have ended.
+type deletion struct {
+	reply connection.Reply
+	files bool
+	base  string // where their run directories are
+}
+
+// ended asks for the names of the runs that have ended. Those that are known only by
+// their run directories were forgotten.
+func (j *deletion) ended(ctx context.Context, c *client.Client) (names []string, err error) {
 	answer, err := connection.Call(ctx, c, "operator_tree", map[string]any{"actors": false})
 	if err != nil {
 		return nil, err
@@ -138,18 +163,30 @@ func endedRuns(ctx context.Context, c *client.Client) (names []string, err error
 			names = append(names, r.Run)
 		}
 	}
+	if !j.files {
+		return names, err
+	}
+	for _, run := range launcher.RunNames(j.base) {
+		if !slices.ContainsFunc(list.Runs, func(r ShownRun) bool { return r.Run == run }) {
+			names = append(names, run)
+		}
+	}
 	return names, err
 }
 
-// askToDelete asks whether these runs may be deleted. It is an error if they may not.
-func askToDelete(cmd *cobra.Command, json bool, names []string) error {
+// ask asks whether these runs may be deleted. It is an error if they may not.
+func (j *deletion) ask(cmd *cobra.Command, names []string) error {
+	what, flag := "actors, stores and tasks", ""
+	if j.files {
+		what, flag = "actors, stores, tasks and run directories", " --files"
+	}
 	switch {
 	case len(names) == 0:
 		return nil
-	case json || !terminal.CanAsk(cmd.InOrStdin()):
-		return exit.Hint(errors.New("no run was deleted: there is no terminal to ask at"), "leasehold runs rm --ended --yes deletes %s", terminal.Plural(len(names), "run"))
+	case j.reply.JSON || !terminal.CanAsk(cmd.InOrStdin()):
+		return exit.Hint(errors.New("no run was deleted: there is no terminal to ask at"), "leasehold runs rm --ended%s --yes deletes %s", flag, terminal.Plural(len(names), "run"))
 	}
-	question := fmt.Sprintf("Delete %s (%s), with actors, stores and tasks?", terminal.Plural(len(names), "run"), terminal.Some(names))
+	question := fmt.Sprintf("Delete %s (%s), with %s?", terminal.Plural(len(names), "run"), terminal.Some(names), what)
 	yes, err := terminal.Ask(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), question)
 	if err == nil && !yes {
 		err = errors.New("no run was deleted")
@@ -157,27 +194,63 @@ func askToDelete(cmd *cobra.Command, json bool, names []string) error {
 	return err
 }
 
-// deleteRuns deletes those of the runs that have ended, and says of each what became of it.
-func deleteRuns(cmd *cobra.Command, reply *connection.Reply, c *client.Client, names []string) error {
-	if len(names) == 0 && !reply.JSON {
-		return reply.Print(cmd, nil, "no run has ended")
+// do deletes those of the runs that have ended, and says of each what became of it.
+func (j *deletion) do(cmd *cobra.Command, c *client.Client, names []string) error {
+	if len(names) == 0 && !j.reply.JSON {
+		return j.reply.Print(cmd, nil, "no run has ended")
 	}
 	var refused error
 	for _, name := range names {
+		d := deletedRun{Run: name}
 		answer, err := connection.Call(cmd.Context(), c, "operator_run_remove", map[string]any{"run": name})
+		if err == nil {
+			d, err = connection.Decode[deletedRun](answer.Object)
+		}
+		if j.files && (err == nil || connection.IsCode(err, "NOT_FOUND")) {
+			deleted, kept := launcher.DeleteDirectories(j.base, name)
+			if d.Directories, d.Kept = &deleted, kept; deleted+len(kept) > 0 {
+				err = nil // a run that was forgotten, too, may have some
+			}
+		}
 		if _, ok := errors.AsType[*client.Refusal](err); ok {
-			refused = errors.Join(refused, reply.Refused(cmd, err))
+			refused = errors.Join(refused, j.reply.Refused(cmd, err))
 			continue
 		}
 		if err == nil {
-			err = reply.Print(cmd, answer.Object, answer.Line())
+			err = j.print(cmd, d)
 		}
 		switch {
-		case err != nil && reply.JSON: // those that were refused are printed
+		case err != nil && j.reply.JSON: // those that were refused are printed
 			return err
 		case err != nil:
 			return errors.Join(refused, err)
 		}
 	}
 	return refused
+}
+
+// A deletedRun says what was deleted of a run.
+type deletedRun struct {
+	Run         string                   `json:"run"`
+	Removed     bool                     `json:"removed"`
+	Directories *int                     `json:"directories_removed,omitempty"`
+	Kept        []launcher.KeptDirectory `json:"directories_kept,omitempty"`
+}
+
+func (j *deletion) print(cmd *cobra.Command, d deletedRun) error {
+	object, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("run %s is deleted", d.Run)
+	if !d.Removed {
+		text = fmt.Sprintf("run %s was deleted before", d.Run)
+	}
+	if d.Directories != nil && *d.Directories > 0 {
+		text += fmt.Sprintf("; run directories deleted: %d", *d.Directories)
+	}
+	for _, k := range d.Kept {
+		text += fmt.Sprintf("\nleft: %s: %s", k.Path, k.Why)
+	}
+	return j.reply.Print(cmd, object, text)
 }
