@@ -138,9 +138,38 @@ func elementIs(have any, name string) bool {
 	return err == nil && sameJSON(string(text), name)
 }
 
+// hookIn returns the index of setup's hook in a group to which the user may have added other
+// hooks, or -1. name is that of the group that setup wrote. matches reports whether both
+// groups are for the same calls.
+func hookIn(have any, name string) (index int, matches bool) {
+	var ours struct {
+		Matcher any
+		Hooks   []struct{ Command string }
+	}
+	if err := json.Unmarshal([]byte(name), &ours); err != nil || len(ours.Hooks) != 1 {
+		return -1, false // setup wrote no group
+	}
+	group, _ := have.(map[string]any)
+	hooks, _ := group["hooks"].([]any)
+	index = slices.IndexFunc(hooks, func(v any) bool {
+		hook, _ := v.(map[string]any)
+		return hook["command"] == ours.Hooks[0].Command
+	})
+	return index, group["matcher"] == ours.Matcher
+}
+
+// has reports whether a list has the element, or has setup's hook beside the user's.
+func (l listed) has(list []any) bool {
+	return slices.ContainsFunc(list, func(have any) bool {
+		index, matches := hookIn(have, l.name())
+		return elementIs(have, l.name()) || index >= 0 && matches && !l.supersedes(have)
+	})
+}
+
 // supersedes reports whether an earlier setup wrote the element, so l replaces it.
 func (l listed) supersedes(have any) bool {
-	if _, object := have.(map[string]any); !object || l.mark == "" {
+	group, ok := have.(map[string]any)
+	if hooks, _ := group["hooks"].([]any); !ok || l.mark == "" || len(hooks) > 1 { // of several hooks, some are the user's
 		return false
 	}
 	text := quoteless(have)

@@ -77,13 +77,14 @@ func read(path string) (s snapshot, err error) {
 	return s, err
 }
 
-// realPath resolves the links of the directories above a file, so that the file has only
-// one name in the record.
+// realPath resolves the links of the directories above a file, as far as they exist, so
+// that the file has only one name in the record.
 func realPath(path string) string {
-	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-		return filepath.Join(dir, filepath.Base(path))
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil && filepath.Dir(path) != path {
+		dir = realPath(filepath.Dir(path))
 	}
-	return path
+	return filepath.Join(dir, filepath.Base(path))
 }
 
 // replace atomically replaces the text of a file and keeps its mode. It fails if the file

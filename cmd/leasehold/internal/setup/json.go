@@ -175,7 +175,7 @@ func (jsonText) ensureElement(text *[]byte, want listed, do func(edit)) error {
 	have, _ := plain(at).([]any)
 	old := slices.IndexFunc(have, want.supersedes)
 	switch {
-	case slices.ContainsFunc(have, func(v any) bool { return elementIs(v, want.name()) }):
+	case want.has(have):
 	case old >= 0:
 		e := list.Elements[old]
 		do(edit{Kind: element, Path: path, At: e.StartOffset, Del: string((*text)[e.StartOffset:e.EndOffset]), Ins: want.name()})
@@ -421,11 +421,11 @@ func (l jsonText) undo(text []byte, e edit) ([]byte, bool) {
 		if !ok {
 			return nil, false
 		}
-		i := slices.IndexFunc(list.Elements, func(v hujson.Value) bool { return elementIs(plain(&v), e.Path[len(e.Path)-1]) })
-		if i < 0 {
+		ours, ok := find(list, e.Path[len(e.Path)-1])
+		if !ok {
 			return nil, false
 		}
-		text = cut(text, list.Elements[i].StartOffset, list.Elements[i].EndOffset)
+		text = cut(text, ours.StartOffset, ours.EndOffset)
 	default:
 		at, rest, err := descend(text, &root, path[:len(path)-1])
 		if err != nil || len(rest) > 0 {
@@ -455,6 +455,29 @@ func (l jsonText) undo(text []byte, e edit) ([]byte, bool) {
 		path = path[:len(path)-1]
 	}
 	return text, l.check(text) == nil
+}
+
+// find returns the element of a list that has the name, or else setup's hook in a group
+// that the user has changed since.
+func find(list *hujson.Array, name string) (ours hujson.Value, ok bool) {
+	for _, v := range list.Elements {
+		if elementIs(plain(&v), name) {
+			return v, true
+		}
+	}
+	for _, v := range list.Elements {
+		index, _ := hookIn(plain(&v), name)
+		if index < 0 {
+			continue
+		}
+		group := v.Value.(*hujson.Object)
+		hooks := group.Members[memberOf(group, "hooks")].Value.Value.(*hujson.Array)
+		if len(hooks.Elements) > 1 {
+			v = hooks.Elements[index]
+		}
+		return v, true
+	}
+	return hujson.Value{}, false
 }
 
 // sameJSON reports whether two texts encode the same value.

@@ -24,6 +24,7 @@ type plan struct {
 	problem error  // why the file is refused
 	note    string // shown with the file
 	hook    bool   // it is git's hook, which package guard installs and uninstalls
+	key     string // of the file in the record, to undo what setup wrote
 }
 
 // A state says what setup will do with a file.
@@ -136,7 +137,9 @@ func planUninstall(r *record, chosen []string, scope string) (plans []plan) {
 			}
 		}
 		if w.Scope == scope && len(own) > 0 {
-			plans = append(plans, w.planBack(path, own))
+			p := w.planBack(path, own)
+			p.key = path
+			plans = append(plans, p)
 		}
 	}
 	slices.SortFunc(plans, func(a, b plan) int { return slices.Compare([]string{a.shown}, []string{b.shown}) })
@@ -175,6 +178,9 @@ func (w *written) planBack(path string, own []string) plan {
 		return refuse(errors.New("it is read-only"))
 	default:
 		p.state = change
+		if left > 0 && mentions(p.after) {
+			p.note = "it still names leasehold, but not as setup wrote it; remove that by hand"
+		}
 	}
 	return p
 }
@@ -229,7 +235,7 @@ func carryOut(r *record, plans []plan, scope string) (failed error) {
 func takeBack(r *record, plans []plan) (failed error) {
 	var dirs []string
 	for _, p := range plans {
-		w := r.Files[p.file.path]
+		w := r.Files[p.key]
 		if w == nil {
 			continue // another uninstall was faster
 		}
@@ -254,7 +260,7 @@ func takeBack(r *record, plans []plan) (failed error) {
 		}
 		w.Clients = slices.DeleteFunc(w.Clients, func(c string) bool { return slices.Contains(p.clients, c) })
 		if len(w.Clients) == 0 {
-			delete(r.Files, p.file.path)
+			delete(r.Files, p.key)
 		}
 	}
 	r.removeEmpty(dirs)

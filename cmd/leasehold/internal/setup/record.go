@@ -147,6 +147,9 @@ func (w *written) takeBack(l language, text []byte) (before []byte, changes []ed
 		if !ok {
 			without, ok = e.revertAnywhere(text)
 			ok = ok && l.check(without) == nil
+			if _, more := l.undo(without, e); more && e.Kind == member {
+				ok = false // something below it is elsewhere in the file, as tables of TOML may be
+			}
 		}
 		if !ok {
 			without, ok = l.undo(text, e)

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -366,6 +367,21 @@ func TestUninstallAfterOthersHaveWritten(t *testing.T) {
 			})
 		}
 	}
+	// Codex does not start with a table of settings for a server that it cannot start.
+	t.Run("codex, a table below", func(t *testing.T) {
+		for _, mine := range []string{"", "# mine\nmodel = \"o3\"\n"} {
+			h := newHome(t)
+			h.write(".codex/config.toml", mine)
+			h.ok("codex", "--yes")
+			const others = "\n[mcp_servers.files]\ncommand = \"npx\"\n"
+			h.write(".codex/config.toml", h.read(".codex/config.toml")+
+				"\n[mcp_servers.leasehold.env]\nLEASEHOLD_RUN = \"shop\"\n"+others+"\n[mcp_servers.leasehold.tools.lease_acquire]\n# asked\napproval_mode = \"approve\"\n")
+			h.ok("codex", "--uninstall", "--yes")
+			if got := h.read(".codex/config.toml"); strings.TrimSpace(got) != strings.TrimSpace(mine+others) {
+				t.Errorf("it is\n%q, want\n%q", got, mine+others)
+			}
+		}
+	})
 	t.Run("codex", func(t *testing.T) {
 		h := newHome(t)
 		h.write(".codex/config.toml", "# mine\nmodel = \"o3\"\n")
@@ -378,6 +394,48 @@ func TestUninstallAfterOthersHaveWritten(t *testing.T) {
 			t.Errorf("it is\n%q, want\n%q", got, want)
 		}
 	})
+}
+
+// Clients group hooks by what they match, and may put a hook of the user's into the group
+// with Leasehold's. It stays.
+func TestAHookOfTheUsersStaysBesideOurs(t *testing.T) {
+	const mine = `{"type": "command", "command": "my-linter"}`
+	for _, p := range []place{{"claude", ".claude/settings.json", "*"}, {"codex", ".codex/hooks.json", ""}, {"gemini", ".gemini/settings.json", ""}, {"qwen", ".qwen/settings.json", ""}} {
+		t.Run(p.client, func(t *testing.T) {
+			h := newHome(t)
+			h.ok(p.client, "--yes")
+			ours := regexp.MustCompile(`(?s)"hooks": \[\s+(\{.*?\})\s+\]`)
+			h.write(p.file, ours.ReplaceAllString(h.read(p.file), `"hooks": [$1, `+mine+`]`))
+			h.ok(p.client, "--check")
+			n := strings.Count(h.read(p.file), mine)
+			h.ok(p.client, "--uninstall", "--yes")
+			if got := h.read(p.file); n == 0 || strings.Count(got, mine) != n || strings.Contains(got, "leasehold") {
+				t.Errorf("after --uninstall, with %d hooks of the user's, it is\n%s", n, got)
+			}
+		})
+	}
+
+	// Written by hand, or by an earlier version.
+	h := newHome(t)
+	h.write(".claude/settings.json", `{"hooks": {"PreToolUse": [{"matcher": "Edit|Write", "hooks": [{"type": "command", "command": "leasehold hook claude", "timeout": 5}, `+mine+`]}]}}`)
+	before := h.all()
+	h.ok("claude", "--yes")
+	if got := h.read(".claude/settings.json"); !strings.Contains(got, mine) {
+		t.Errorf("after setup, it is\n%s", got)
+	}
+	h.ok("claude", "--check")
+	h.ok("claude", "--uninstall", "--yes")
+	h.same(before, "--uninstall")
+}
+
+// What setup wrote and the user changed cannot always be found. Then it is named.
+func TestUninstallNamesWhatItLeaves(t *testing.T) {
+	h := newHome(t)
+	h.ok("claude", "--yes")
+	h.write(".claude/settings.json", strings.Replace(h.read(".claude/settings.json"), `"leasehold hook`, `"/opt/leasehold hook`, 1))
+	if out := h.ok("claude", "--uninstall", "--yes"); !strings.Contains(h.read(".claude/settings.json"), "leasehold hook") || !strings.Contains(out, "by hand") {
+		t.Errorf("it leaves %s\nand says\n%s", h.read(".claude/settings.json"), out)
+	}
 }
 
 // What is missing again, or was made worse, is found by --check and mended, and
@@ -513,6 +571,35 @@ func TestLinksAndModes(t *testing.T) {
 			t.Errorf("%s: %v\n%s", one.what, err, out)
 		}
 		h.same(before, one.what)
+	}
+}
+
+// The home of many users is behind a link, and people move a directory and leave a link.
+func TestDirectoriesBehindLinks(t *testing.T) {
+	all := []string{"claude", "codex", "gemini", "opencode", "copilot", "qwen", "kimi", "crush", "cursor", "vscode"}
+	h := newHome(t)
+	link := filepath.Join(filepath.Dir(h.dir), "link")
+	if err := os.Symlink(h.dir, link); err != nil {
+		t.Fatal(err)
+	}
+	before := h.all()
+	t.Setenv("HOME", link)
+	h.ok(append(all, "--yes")...)
+	h.ok(append(all, "--yes")...)
+	h.ok("--uninstall", "--yes")
+	h.same(before, "--uninstall in a home behind a link")
+
+	h = newHome(t)
+	h.write(".claude/settings.json", "{}\n")
+	h.write("dotfiles/readme", "")
+	h.ok("claude", "--yes")
+	if err := errors.Join(os.Rename(h.path(".claude"), h.path("dotfiles/claude")), os.Symlink("dotfiles/claude", h.path(".claude"))); err != nil {
+		t.Fatal(err)
+	}
+	h.ok("claude", "--yes")
+	h.ok("--uninstall", "--yes")
+	if got := h.read("dotfiles/claude/settings.json"); got != "{}\n" {
+		t.Errorf("--uninstall after a move left\n%s", got)
 	}
 }
 

@@ -192,30 +192,33 @@ func (l tomlText) undo(text []byte, e edit) ([]byte, bool) {
 	if l.check(text) != nil {
 		return nil, false
 	}
-	all := parts(text)
-	i := slices.IndexFunc(all, func(p part) bool { return slices.Equal(p.path, e.Path) })
-	if i < 0 {
-		return nil, false
+	if e.Kind == value {
+		all := parts(text)
+		i := slices.IndexFunc(all, func(p part) bool { return slices.Equal(p.path, e.Path) })
+		if i < 0 || e.Del == "" || string(text[all[i].value:all[i].end]) != e.Ins {
+			return nil, false
+		}
+		return splice(text, all[i].value, all[i].end-all[i].value, e.Del), true
 	}
-	p := all[i]
-	switch {
-	case e.Kind == value && e.Del != "" && string(text[p.value:p.end]) == e.Ins:
-		text = splice(text, p.value, p.end-p.value, e.Del)
-	case e.Kind == value:
-		return nil, false
-	default:
-		end := p.end
-		for i++; p.head && i < len(all) && !all[i].head; i++ { // also the keys of the table
+	gap := e.Ins[:len(e.Ins)-len(strings.TrimLeft(e.Ins, "\r\n"))]
+	before := text
+	for {
+		all := parts(text)
+		i := slices.IndexFunc(all, func(p part) bool { return len(p.path) >= len(e.Path) && slices.Equal(p.path[:len(e.Path)], e.Path) })
+		if i < 0 {
+			break
+		}
+		start, end, head := all[i].start, all[i].end, all[i].head
+		for i++; head && i < len(all) && !all[i].head; i++ { // also the keys of the table
 			end = all[i].end
 		}
 		if next := bytes.IndexByte(text[end:], '\n'); next >= 0 && blank(text[end:end+next]) {
 			end += next + 1
 		}
-		start := p.start
-		if gap := e.Ins[:len(e.Ins)-len(strings.TrimLeft(e.Ins, "\r\n"))]; p.head && bytes.HasSuffix(text[:start], []byte("\n"+gap)) {
+		if head && bytes.HasSuffix(text[:start], []byte("\n"+gap)) {
 			start -= len(gap) // the empty line before the table
 		}
 		text = splice(text, start, end-start, "")
 	}
-	return text, l.check(text) == nil
+	return text, len(text) < len(before) && l.check(text) == nil
 }
