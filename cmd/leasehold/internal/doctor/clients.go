@@ -264,7 +264,10 @@ func (r clientRules) examine(server string, e entry, start func(sayFunc) string)
 		r.more(e, say)
 	}
 	if command := e.command(); command != "" {
-		if _, err := exec.LookPath(command); err != nil {
+		switch _, err := exec.LookPath(command); {
+		case err != nil && filepath.IsAbs(command):
+			say(fault, fmt.Sprintf("starts %s, which is not there or cannot be started", command), "run leasehold setup, or correct the path")
+		case err != nil:
 			say(fault, fmt.Sprintf("starts %s, which is not in the PATH", command), "put it there, or name it by its whole path")
 		}
 	}

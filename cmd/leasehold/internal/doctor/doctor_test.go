@@ -119,7 +119,8 @@ func TestConfigurationsThatHurtAreFound(t *testing.T) {
 		want       []string // level and the words that must be there
 	}{
 		{".mcp.json", `{"mcpServers": {"leasehold": {"command": "leasehold", "args": ["mcp"], "timeout": 30000}, "other": {"command": "x"}}}`, []string{"fault cuts calls at 30s"}},
-		{".mcp.json", `{"mcpServers": {"locks": {"command": "/nowhere/leasehold", "args": ["mcp"]}}}`, []string{"fault starts /nowhere/leasehold"}},
+		{".mcp.json", `{"mcpServers": {"locks": {"command": "/nowhere/leasehold", "args": ["mcp"]}}}`, []string{"fault starts /nowhere/leasehold, which is not there"}},
+		{".mcp.json", `{"mcpServers": {"leasehold": {"command": "leesehold", "args": ["mcp"]}}}`, []string{"fault starts leesehold, which is not in the PATH"}},
 		{".mcp.json", `{"mcpServers": {"leasehold": {"type": "http", "url": "http://127.0.0.1:7711/mcp"}}}`, []string{"note has no timeout"}},
 		{".mcp.json", `{"mcpServers": {"leasehold": {`, []string{"fault cannot be read"}},
 		{".mcp.json", `{"mcpServers": {"other": {"command": "x"}}}`, nil},

@@ -117,7 +117,7 @@ const (
 // launch returns the settings that a client needs to start the server.
 func launch(m machine, args ...string) []setting {
 	return []setting{
-		{name: "command", value: m.command, any: true, launch: true},
+		{name: "command", value: m.command, program: true, launch: true},
 		{name: "args", value: append([]string{"mcp"}, args...), any: true, launch: true},
 	}
 }

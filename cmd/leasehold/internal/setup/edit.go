@@ -5,6 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -109,6 +113,7 @@ type setting struct {
 
 	// Which existing values are kept:
 	any     bool    // every value
+	program bool    // every value, unless it starts a program whose absolute path does not exist
 	least   float64 // a number that is at least this
 	launch  bool    // the setting starts the server; not needed for one at a URL
 	contain bool    // a list that has the elements of value
@@ -197,6 +202,11 @@ func (s setting) serves(have any) bool {
 	switch {
 	case s.any:
 		return true
+	case s.program:
+		list, _ := have.([]any)
+		path, _ := append(list, have)[0].(string)
+		_, err := os.Lstat(path)
+		return !filepath.IsAbs(path) || !errors.Is(err, fs.ErrNotExist)
 	case s.least > 0:
 		n, ok := number(have)
 		return ok && n >= s.least
@@ -204,6 +214,16 @@ func (s setting) serves(have any) bool {
 		return len(s.missing(have)) == 0
 	}
 	return have == s.value
+}
+
+// instead returns what replaces a value that does not satisfy s. The arguments of a program
+// stay.
+func (s setting) instead(have any) any {
+	command, ok := s.value.([]string)
+	if list, _ := have.([]any); ok && s.program && len(list) > 0 {
+		return append([]any{command[0]}, list[1:]...)
+	}
+	return s.value
 }
 
 // missing returns the elements of s that the list have does not contain.

@@ -145,7 +145,7 @@ func (jsonText) ensureEntry(text *[]byte, want config, do func(edit)) error {
 				continue
 			}
 			old := string((*text)[at.StartOffset:at.EndOffset])
-			do(edit{Kind: value, Path: path, At: at.StartOffset, Del: old, Ins: renderJSON(s.value, "", "", "")})
+			do(edit{Kind: value, Path: path, At: at.StartOffset, Del: old, Ins: renderJSON(s.instead(plain(at)), "", "", "")})
 		}
 	}
 	return nil

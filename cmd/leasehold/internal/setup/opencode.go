@@ -19,7 +19,7 @@ var opencode = client{
 		}
 		members := []setting{
 			{name: "type", value: "local", any: true, launch: true},
-			{name: "command", value: []string{m.command, "mcp"}, any: true, launch: true},
+			{name: "command", value: []string{m.command, "mcp"}, program: true, launch: true},
 		}
 		one := config{entry: []string{"mcp", "leasehold"}, members: append(members[:2:2], callLimit)}
 		two := config{

@@ -190,7 +190,7 @@ var texts = map[string]string{
 	"no server yet":      "{\n  \"SERVERS\": {}\n}\n",
 	"no server, spaced":  "{\n  \"SERVERS\": {\n  }\n}\n",
 	"letters":            "{\n  \"名前\": \"Grüße \\u00e9 \\\"x\\\"\",\n  \"SERVERS\": {\"ü\": {\"command\": \"→\"}}\n}\n",
-	"ours, poor":         "{\n  \"SERVERS\": {\n    \"leasehold\": {\n      \"command\": \"/opt/leasehold\",\n      \"args\": [\"mcp\", \"--name\", \"me\"],\n      \"timeout\": 5000 // too little\n    }\n  }\n}\n",
+	"ours, poor":         "{\n  \"SERVERS\": {\n    \"leasehold\": {\n      \"command\": \"/bin/sh\",\n      \"args\": [\"mcp\", \"--name\", \"me\"],\n      \"timeout\": 5000 // too little\n    }\n  }\n}\n",
 	"ours, at a URL":     "{\n  \"SERVERS\": {\n    \"leasehold\": {\"url\": \"http://127.0.0.1:7711/mcp\", \"timeout\": 900000}\n  }\n}\n",
 	"ours, no members":   "{\"SERVERS\": {\"leasehold\": {}}}",
 	"permissions":        "{\n  \"permissions\": {\n    \"allow\": [\n      \"Bash(ls)\" // look\n    ],\n    \"deny\": []\n  }\n}\n",
@@ -226,7 +226,7 @@ var tomlTexts = map[string]string{
 	"blank lines":       "a = 1\n\n\n\n",
 	"no blank line":     "[a]\nb = 1\n",
 	"letters":           "\"名\" = \"Grüße → \\u00e9\"\n",
-	"ours, poor":        "[mcp_servers.leasehold] # by hand\n# how\ncommand = \"/opt/leasehold\"\nargs = [\"mcp\", \"--name\", \"me\"]\nenv_vars = [\"MINE\"] # mine\ntool_timeout_sec = 5 # too little\n\n[other]\na = 1\n",
+	"ours, poor":        "[mcp_servers.leasehold] # by hand\n# how\ncommand = \"/bin/sh\"\nargs = [\"mcp\", \"--name\", \"me\"]\nenv_vars = [\"MINE\"] # mine\ntool_timeout_sec = 5 # too little\n\n[other]\na = 1\n",
 	"ours, many lines":  "[mcp_servers.leasehold]\ncommand = \"leasehold\"\nenv_vars = [\n  \"LEASEHOLD_TOKEN\", # secret\n]\n",
 	"ours, CRLF":        "[mcp_servers.leasehold]\r\ncommand = \"leasehold\"\r\nenv_vars = []\r\n",
 	"ours, at a URL":    "[mcp_servers.leasehold]\nurl = \"http://127.0.0.1:7711/mcp\"\nbearer_token_env_var = \"LEASEHOLD_TOKEN\"\n",
@@ -463,6 +463,31 @@ func TestDriftIsMended(t *testing.T) {
 			h.ok(client, "--uninstall", "--yes")
 			h.same(before, "--uninstall after a drift")
 		})
+	}
+}
+
+// An entry that starts a program of an absolute path, such as an earlier setup writes if
+// leasehold is not in the PATH, is mended once the program is gone. Its arguments stay.
+func TestAProgramThatIsGone(t *testing.T) {
+	for _, c := range []struct{ client, file, was, is string }{
+		{"claude", ".claude.json", `{"mcpServers": {"leasehold": {"command": "PROGRAM", "args": ["mcp", "--name", "me"]}}}`, `"command": "leasehold", "args": ["mcp", "--name", "me"]`},
+		{"opencode", ".config/opencode/opencode.json", `{"mcp": {"leasehold": {"type": "local", "command": ["PROGRAM", "mcp", "--name", "me"]}}}`, `"command": ["leasehold", "mcp", "--name", "me"]`},
+		{"codex", ".codex/config.toml", "[mcp_servers.leasehold]\ncommand = \"PROGRAM\"\nargs = [\"mcp\", \"--name\", \"me\"]\n", "command = \"leasehold\"\nargs = [\"mcp\", \"--name\", \"me\"]"},
+	} {
+		for program, gone := range map[string]bool{"/bin/sh": false, "npx": false, "~/bin/leasehold": false, "/nowhere/leasehold": true} {
+			h := newHome(t)
+			was := strings.ReplaceAll(c.was, "PROGRAM", program)
+			h.write(c.file, was)
+			h.ok(c.client, "--yes")
+			if got := h.read(c.file); strings.Contains(got, c.is) != gone || strings.Contains(got, program) == gone {
+				t.Errorf("%s, %s: it is\n%s", c.client, program, got)
+			}
+			h.ok(c.client, "--check")
+			h.ok(c.client, "--uninstall", "--yes")
+			if got := h.read(c.file); got != was {
+				t.Errorf("%s, %s: after --uninstall, it is\n%s", c.client, program, got)
+			}
+		}
 	}
 }
 
