@@ -45,8 +45,8 @@ export class Client {
 
   constructor({ url, token, timeout = 65, outage = 30 }) {
     if (!/^https?:\/\/[^/]/i.test(url)) throw new TypeError(`${url} must be http://host:port or https://host`);
-    this.#url = url.replace(/\/$/, "");
-    this.#token = token.trim();
+    this.#url = `${url}`.replace(/\/$/, "");
+    this.#token = (token ?? "").trim();
     [this.#timeout, this.#outage] = [timeout, outage];
     if (/[\r\n]/.test(this.#token)) throw new TypeError("the token has several lines: leasehold actor add prints it on the last one");
     for (const [name, operation] of Object.entries(operations)) {
@@ -55,12 +55,15 @@ export class Client {
   }
 
   async open() {
-    if (!this.#session) await this.#open();
+    if (!this.#session) await this.#begin();
   }
 
   // However many calls ask for a session at once, one is opened.
-  #open() {
-    return this.#opening ??= this.session_open().then((opened) => { this.#session = opened.session; }).finally(() => { this.#opening = undefined; });
+  #begin() {
+    this.#opening ??= this.session_open()
+      .then(({ session }) => { this.#session = session; })
+      .finally(() => { this.#opening = undefined; });
+    return this.#opening;
   }
 
   async close() {
@@ -114,6 +117,7 @@ export class Client {
         throw new TypeError(`${name} must not contain ${value}`); // it would be null
       });
     }
+    request.headers = new Headers(headers); // which throws if one cannot be sent
     let response, text;
     try {
       [response, text] = await this.#answer(path, request, call.signal, limits ?? { timeout: this.#timeout, outage: this.#outage });
@@ -124,7 +128,7 @@ export class Client {
     }
     const session = headers["Leasehold-Session"];
     if (session && !limits && response.headers.get("Leasehold-Session") === "ended" && operation !== operations.session_end) {
-      if (this.#session === session) await this.#open();
+      if (this.#session === session) await this.#begin();
       const again = { ...call, idempotencyKey: headers["Idempotency-Key"] };
       return this.#call(operation, args, again, { timeout: this.#timeout, outage: this.#outage });
     }

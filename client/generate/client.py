@@ -42,6 +42,9 @@ class Refusal(Exception):
         super().__init__(data.get("message") or data.get("detail") or data.get("title") or f"HTTP status {status}")
         self.status, self.code, self.data = status, data.get("code", ""), data
 
+    def __reduce__(self):  # so that a pool of processes can hand it to its parent
+        return type(self), (self.status, self.data)
+
 
 class Unanswered(ConnectionError):
     """A call was sent, and no server has answered: it may have taken effect."""
@@ -96,7 +99,7 @@ class Client:
     """One session. What it is granted ends with close, or, if its process dies before, by its TTL."""
 
     def __init__(self, url, token, timeout: float = 65, outage: float = 30):
-        self._url, self._token, self._timeout, self._outage = urllib.parse.urlsplit(url), token.strip(), timeout, outage
+        self._url, self._token, self._timeout, self._outage = urllib.parse.urlsplit(url), (token or "").strip(), timeout, outage
         if len(self._token.splitlines()) > 1:
             raise ValueError("the token has several lines: leasehold actor add prints it on the last one")
         if not (self._url.path if self._url.scheme == "unix" else self._url.scheme in ("http", "https") and self._url.hostname):

@@ -138,7 +138,7 @@ export interface Call {
 
 export class Client {
   constructor(options: Options);
-  /** Opens a session, unless one is open; what is granted from then on ends with it. */
+  /** Opens a session, unless it is open; what is granted from then on ends with it. */
   open(): Promise<void>;
   /** Ends the session, and gives back what it holds. */
   close(): Promise<void>;
