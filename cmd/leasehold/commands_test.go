@@ -136,7 +136,7 @@ func TestEveryFixedSetOfWordsIsChecked(t *testing.T) {
 		t.Errorf("%d flags that take one of some words were found", flags)
 	}
 	check([]string{"all", "leases", "layer", "tree", "messages", "queue"}, "mcp", "--tools", "no such")
-	check([]string{"claude", "codex", "gemini", "opencode", "copilot", "qwen", "kimi", "crush", "cursor", "vscode", "git"}, "setup", "no such")
+	check([]string{"claude", "codex", "gemini", "opencode", "kilo", "copilot", "qwen", "kimi", "crush", "cursor", "vscode", "git"}, "setup", "no such")
 }
 
 // What names something that the daemon or a directory can list is completed.

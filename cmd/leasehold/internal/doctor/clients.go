@@ -61,6 +61,8 @@ var clientConfigs = []clientConfig{
 	{client: "crush", file: ".crush.json", servers: opencodeServers, rules: editorRules},
 	{client: "opencode", file: "opencode.json", servers: opencodeServers, rules: opencodeRules},
 	{client: "opencode", file: "opencode.jsonc", servers: opencodeServers, rules: opencodeRules},
+	{client: "kilo", file: "kilo.json", servers: opencodeServers, rules: opencodeRules},
+	{client: "kilo", file: "kilo.jsonc", servers: opencodeServers, rules: opencodeRules},
 	{file: ".config/opencode/opencode.json", home: true, servers: opencodeServers, rules: opencodeRules},
 	{file: ".config/opencode/opencode.jsonc", home: true, servers: opencodeServers, rules: opencodeRules},
 	{client: "cursor", file: ".cursor/mcp.json", servers: mcpServers, rules: editorRules},

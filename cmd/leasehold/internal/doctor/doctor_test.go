@@ -83,7 +83,7 @@ func TestWhatSetupWritesIsFound(t *testing.T) {
 		for _, name := range []string{"CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME", "QWEN_HOME", "KIMI_CODE_HOME", "CRUSH_GLOBAL_CONFIG", "XDG_CONFIG_HOME"} {
 			t.Setenv(name, moved)
 		}
-		for _, client := range []string{"claude", "codex", "gemini", "opencode", "copilot", "qwen", "kimi", "crush", "cursor", "vscode"} {
+		for _, client := range []string{"claude", "codex", "gemini", "opencode", "kilo", "copilot", "qwen", "kimi", "crush", "cursor", "vscode"} {
 			for _, scope := range []string{"--user", "--project"} {
 				cmd := setup.NewCommand()
 				cmd.SetArgs([]string{client, scope, "--yes"})

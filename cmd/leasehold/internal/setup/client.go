@@ -39,7 +39,7 @@ type file struct {
 
 // clients lists all clients that setup knows, including git, in the order in which they
 // are shown.
-var clients = []client{claude, codex, gemini, opencode, copilot, qwen, kimi, crush, cursor, vscode, git}
+var clients = []client{claude, codex, gemini, opencode, kilo, copilot, qwen, kimi, crush, cursor, vscode, git}
 
 // A machine is the environment in which setup reads and writes files.
 type machine struct {

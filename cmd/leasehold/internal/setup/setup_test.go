@@ -159,6 +159,7 @@ var places = []place{
 	{"codex", ".codex/hooks.json", "hooks"},
 	{"gemini", ".gemini/settings.json", "mcpServers"},
 	{"opencode", ".config/opencode/opencode.jsonc", "mcp"},
+	{"kilo", ".config/kilo/kilo.jsonc", "mcp"},
 	{"copilot", ".copilot/mcp-config.json", "mcpServers"},
 	{"copilot", ".copilot/hooks/leasehold.json", "hooks"},
 	{"qwen", ".qwen/settings.json", "mcpServers"},
@@ -497,13 +498,13 @@ func TestAFileOfSeveralClients(t *testing.T) {
 	h := newHome(t)
 	h.write("work/AGENTS.md", "# How we work\r\n\r\nWell.")
 	before := h.all()
-	h.ok("codex", "opencode", "copilot", "qwen", "kimi", "crush", "--project", "--yes")
+	h.ok("codex", "opencode", "kilo", "copilot", "qwen", "kimi", "crush", "--project", "--yes")
 	text := h.read("work/AGENTS.md")
 	if strings.Count(text, "leasehold:begin") != 1 || strings.Count(text, "\n") != strings.Count(text, "\r\n") {
 		t.Errorf("it is %q", text)
 	}
 	h.ok("codex", "--project", "--uninstall", "--yes")
-	h.ok("opencode", "copilot", "qwen", "kimi", "crush", "--project", "--check")
+	h.ok("opencode", "kilo", "copilot", "qwen", "kimi", "crush", "--project", "--check")
 	if got := h.read("work/AGENTS.md"); got != text {
 		t.Errorf("the block that others need is gone: %q", got)
 	}
@@ -601,7 +602,7 @@ func TestLinksAndModes(t *testing.T) {
 
 // The home of many users is behind a link, and people move a directory and leave a link.
 func TestDirectoriesBehindLinks(t *testing.T) {
-	all := []string{"claude", "codex", "gemini", "opencode", "copilot", "qwen", "kimi", "crush", "cursor", "vscode"}
+	all := []string{"claude", "codex", "gemini", "opencode", "kilo", "copilot", "qwen", "kimi", "crush", "cursor", "vscode"}
 	h := newHome(t)
 	link := filepath.Join(filepath.Dir(h.dir), "link")
 	if err := os.Symlink(h.dir, link); err != nil {
@@ -659,7 +660,7 @@ func TestAProjectsFilesAreInTheProject(t *testing.T) {
 func TestLinksToFilesOfOtherNames(t *testing.T) {
 	for name, text := range map[string]string{
 		".claude.json": "{}\n", ".claude/CLAUDE.md": "# mine\n", ".codex/config.toml": "a = 1\n", ".codex/hooks.json": "{}\n", ".codex/AGENTS.md": "mine",
-		".gemini/settings.json": "{}\n", ".config/opencode/opencode.json": "{}\n", ".copilot/mcp-config.json": "{}\n", ".qwen/settings.json": "{}\n", ".kimi-code/mcp.json": "{}\n", ".config/crush/crush.json": "{}\n", ".cursor/mcp.json": "{}\n",
+		".gemini/settings.json": "{}\n", ".config/opencode/opencode.json": "{}\n", ".config/kilo/kilo.json": "{}\n", ".copilot/mcp-config.json": "{}\n", ".qwen/settings.json": "{}\n", ".kimi-code/mcp.json": "{}\n", ".config/crush/crush.json": "{}\n", ".cursor/mcp.json": "{}\n",
 	} {
 		for _, others := range []bool{false, true} { // others write into it afterwards
 			h := newHome(t)
@@ -668,7 +669,7 @@ func TestLinksToFilesOfOtherNames(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := h.all()
-			clients := []string{"claude", "codex", "gemini", "opencode", "copilot", "qwen", "kimi", "crush", "cursor"}
+			clients := []string{"claude", "codex", "gemini", "opencode", "kilo", "copilot", "qwen", "kimi", "crush", "cursor"}
 			h.ok(append(clients, "--yes")...)
 			if others {
 				h.write("dotfiles/one", h.read("dotfiles/one")+"\n")
