@@ -140,7 +140,7 @@ func uninstall(cmd *cobra.Command, o options, state string, named []client, scop
 	}
 	plans := planUninstall(r, chosen, scope)
 	s := summary{plans: plans}
-	if len(plans) == 0 {
+	if !slices.ContainsFunc(plans, func(p plan) bool { return p.state != same }) {
 		s.notes = []string{"setup has written nothing here that is still there; what was added by hand is left"}
 	}
 	return s.confirm(cmd, o, state, func(r *record) error { return takeBack(r, plans) })

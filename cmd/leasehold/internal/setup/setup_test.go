@@ -433,6 +433,18 @@ func TestAHookOfTheUsersStaysBesideOurs(t *testing.T) {
 func TestUninstallNamesWhatItLeaves(t *testing.T) {
 	h := newHome(t)
 	h.ok("claude", "--yes")
+	if err := os.RemoveAll(filepath.Join(os.Getenv("XDG_STATE_HOME"), "leasehold")); err != nil { // and what setup wrote is not known
+		t.Fatal(err)
+	}
+	h.ok("claude", "--yes")
+	before := h.all()
+	if out := h.ok("claude", "--uninstall", "--yes"); !strings.Contains(out, "by hand is left") {
+		t.Errorf("without its record, --uninstall says\n%s", out)
+	}
+	h.same(before, "--uninstall without the record")
+
+	h = newHome(t)
+	h.ok("claude", "--yes")
 	h.write(".claude/settings.json", strings.Replace(h.read(".claude/settings.json"), `"leasehold hook`, `"/opt/leasehold hook`, 1))
 	if out := h.ok("claude", "--uninstall", "--yes"); !strings.Contains(h.read(".claude/settings.json"), "leasehold hook") || !strings.Contains(out, "by hand") {
 		t.Errorf("it leaves %s\nand says\n%s", h.read(".claude/settings.json"), out)
