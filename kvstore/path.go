@@ -70,6 +70,8 @@ func LeaseName(name string) (string, error) {
 	switch {
 	case name == "":
 		problem = "must not be empty"
+	case len(full) > MaxPath:
+		problem = fmt.Sprintf("must be at most %d bytes", MaxPath-(len(full)-len(name)))
 	case !below && absolute:
 		problem = "must be a name such as output-file, or its path " + root + "output-file"
 	case pathProblem(root+key) == "" && absolute:

@@ -37,9 +37,15 @@ func TestCallsThatAreNoneAreRefused(t *testing.T) {
 		`{"name":"lease_check","arguments":{"scope":"run","key":"k","token":1e30}}`:                  {0, "token must be at most 9007199254740992"},
 		`{"name":"lease_acquire_many","arguments":{"leases":[{"scope":"run","key":"a","key":"b"}]}}`: {0, "leases[0]: key must be given once"},
 		`{"name":"lease_acquire_many","arguments":{"leases":[{"scope":"run","key":"a"},{"scope":"run","key":"a"}]}}`: {0, "leases must not name the same lease twice"},
-		`{"name":"kv_get","arguments":{}}`:           {0, "path must be given"},
-		`{"name":"kv_get","arguments":{"pth":"/a"}}`: {0, "pth is unknown; the arguments are path, layer; missing: path"},
-		`{"name":"fall","arguments":{}}`:             {-32603, "panic recovered in fall tool handler: over"},
+		`{"name":"lease_check","arguments":{"scope":"layer","key":"a//b","token":1}}`:                                {0, "key must be canonical: a/b"},
+		`{"name":"lease_acquire","arguments":{"name":"` + strings.Repeat("x", 505) + `"}}`:                           {0, "name must be at most 504 bytes"},
+		`{"name":"lease_acquire","arguments":{"name":""}}`:                                                           {0, "name must be from 1 to 512 bytes"},
+		`{"name":"spawn_worker","arguments":{"prompt":"x","env":{"A":1}}}`:                                           {0, "env must be an object of strings"},
+		`{"name":"spawn_worker","arguments":{"prompt":"x","env":["A"]}}`:                                             {0, "env must be an object of strings"},
+		`{"name":"spawn_sublead","arguments":{"prompt":"x","initial_ref":["A"]}}`:                                    {0, "initial_ref must be an object"},
+		`{"name":"kv_get","arguments":{}}`:                                                                           {0, "path must be given"},
+		`{"name":"kv_get","arguments":{"pth":"/a"}}`:                                                                 {0, "pth is unknown; the arguments are path, layer; missing: path"},
+		`{"name":"fall","arguments":{}}`:                                                                             {-32603, "panic recovered in fall tool handler: over"},
 	} {
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%s}`, params)
 		switch m := p.receive(); {

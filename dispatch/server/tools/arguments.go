@@ -254,7 +254,7 @@ func (f *field) read(v reflect.Value, raw json.RawMessage) error {
 		}
 		ok = true
 		v.SetUint(x)
-	case reflect.Struct, reflect.Map:
+	case reflect.Struct:
 		dec := json.NewDecoder(bytes.NewReader(raw))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(v.Addr().Interface()); err != nil {
@@ -376,7 +376,12 @@ func (f *field) kind() string {
 			return "a list of objects"
 		}
 		return "a list of strings"
-	case reflect.Map, reflect.Struct:
+	case reflect.Map:
+		if f.typ.Elem().Kind() == reflect.String {
+			return "an object of strings"
+		}
+		return "an object"
+	case reflect.Struct:
 		return "an object"
 	default:
 		return "of the form the schema shows"

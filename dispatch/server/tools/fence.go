@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -69,7 +70,11 @@ func (k keyOrPath) in(ctx context.Context, se *dispatch.Session, scope dispatch.
 	case dispatch.RunScope:
 		return key, nil
 	case dispatch.LayerScope:
-		return kvstore.LeaseName(key)
+		name, err := kvstore.LeaseName(key)
+		if wrong, ok := errors.AsType[*registry.ArgumentError](err); ok {
+			wrong.Argument = "key" // as the caller calls it
+		}
+		return name, err
 	default:
 		return "", &registry.ArgumentError{Argument: "scope", Problem: "must be one of layer, run"}
 	}
@@ -78,7 +83,7 @@ func (k keyOrPath) in(ctx context.Context, se *dispatch.Session, scope dispatch.
 // A scoped names a lease of either scope.
 type scoped struct {
 	Scope string `json:"scope" doc:"of the lease" enum:"layer|run"`
-	Key   string `json:"key,omitempty" doc:"its key, or a layer lease's name" max:"520"`
+	Key   string `json:"key,omitempty" doc:"its key, or a layer lease's name" max:"512"`
 	Path  string `json:"path,omitempty" doc:"instead: a file or directory" max:"4096"`
 }
 

@@ -84,7 +84,7 @@ func (a acquireArgs) request(ctx context.Context, key string) (req registry.Requ
 }
 
 type acquireLayerArgs struct {
-	Name string `json:"name" doc:"path below /leases/, such as output.json" min:"1" max:"520"`
+	Name string `json:"name" doc:"path below /leases/, such as output.json" min:"1" max:"512"`
 	acquireArgs
 }
 
@@ -200,7 +200,7 @@ func (m manyGrants) Text() string {
 	for _, g := range m.Leases {
 		texts = append(texts, g.granted(g.Name+g.Key, g.LeaseID, g.Reentrant)+alike(g.Similar))
 	}
-	return strings.Join(texts, "; ") + "; give each back with lease_release"
+	return strings.Join(texts, "; ") + "; give each back with run_lease_release"
 }
 
 // alike warns that another key may mean the same thing.
@@ -360,7 +360,7 @@ func release(ctx context.Context, se *dispatch.Session, a leaseIDArg) (released,
 
 type listArgs struct {
 	Scope  string `json:"scope,omitempty" doc:"whose leases" enum:"layer|run|all" default:"\"all\""`
-	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start with this, such as file:src/" max:"520"`
+	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start with this, such as file:src/" max:"512"`
 	After  string `json:"after,omitempty" doc:"next of the reply before" max:"640"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"200" default:"50"`
 }

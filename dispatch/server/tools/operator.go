@@ -210,7 +210,7 @@ func (o *operator) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs
 type showLeasesArgs struct {
 	runArg
 	Scope  string `json:"scope,omitempty" doc:"whose leases" enum:"layer|run|all" default:"\"all\""`
-	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start with this" max:"520"`
+	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start with this" max:"512"`
 	After  string `json:"after,omitempty" doc:"next of the reply before" max:"600"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"1000"`
 	Layer  string `json:"layer,omitempty" doc:"path of a lead: only its layer's" max:"512"`

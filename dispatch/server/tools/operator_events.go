@@ -18,7 +18,7 @@ type showEventsArgs struct {
 	Back  uint64  `json:"back,omitempty" doc:"without since: begin so many revisions before the last, which counts all runs" min:"0"`
 	Wait  seconds `json:"wait_secs,omitempty" doc:"for an event, if there is none yet" min:"0" max:"50" default:"0"`
 	Limit int     `json:"limit,omitempty" doc:"how many at most" min:"1" max:"500" default:"500"`
-	Key   string  `json:"key,omitempty" doc:"only of this lease or task" max:"520"`
+	Key   string  `json:"key,omitempty" doc:"only of this lease or task" max:"512"`
 	Scope string  `json:"scope,omitempty" doc:"with a key: whose lease it is" enum:"layer|run|all" default:"\"all\""`
 	Layer string  `json:"layer,omitempty" doc:"with scope layer: path of its lead" max:"512" default:"\"root\""`
 	Actor string  `json:"actor,omitempty" doc:"only by or about the actor at this path" max:"512"`

@@ -2,6 +2,7 @@ package tools_test
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +66,33 @@ func TestListsOfToolsAreSmall(t *testing.T) {
 			t.Errorf("the list for %s has %d tokens, want at most %d", list.who, n, list.most)
 		}
 	}
+}
+
+// A grant says how to give it back by a tool that the client shows, whichever groups it shows.
+func TestAGrantNamesOnlyToolsThatAreShown(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		v := tools.Viewer{Role: dispatch.Worker, Groups: []string{"leases"}}
+		h.actor(dispatch.Root, "", "boss")
+		w := h.actor(dispatch.Worker, "", "W1")
+		for _, c := range []struct {
+			tool string
+			args args
+		}{
+			{"run_lease_acquire", args{"key": "a"}},
+			{"lease_acquire_many", args{"leases": []args{{"scope": "run", "key": "b"}, {"scope": "layer", "key": "c"}}}},
+			{"lease_acquire_many", args{"leases": []args{{"scope": "layer", "key": "d"}}}},
+		} {
+			granted, err := w.Call(h.ctx, c.tool, c.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, tool := range tools.Agents() {
+				if !v.Sees(tool) && regexp.MustCompile(`\b`+tool.Name+`\b`).MatchString(granted.Text) {
+					t.Errorf("%s %v names %s, which is not shown: %s", c.tool, c.args, tool.Name, granted.Text)
+				}
+			}
+		}
+	})
 }
 
 // An agent sees only tools that it can use. A tool is called destructive only if
