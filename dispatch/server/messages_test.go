@@ -96,6 +96,23 @@ func TestAMessageIsInTheNextAnswer(t *testing.T) {
 				t.Errorf("the answer is %s", answer)
 			}
 		}
+
+		// actor_inbox gives 20 at a time, and says how many are left after this answer.
+		c := &writer{peer: d.dial(t, "c")}
+		a.ask("actor_inbox", `{}`)
+		for i := range 13 {
+			b.ask("actor_message", fmt.Sprintf(`{"to":"a","text":"from b %d"}`, i))
+			c.ask("actor_message", fmt.Sprintf(`{"to":"a","text":"from c %d"}`, i))
+		}
+		for _, want := range []struct{ count, left int }{{20, 6}, {6, 0}} {
+			text, object = a.ask("actor_inbox", `{}`)
+			if n := strings.Count(object, "message_id"); n != want.count {
+				t.Errorf("actor_inbox gives %d messages, want %d", n, want.count)
+			}
+			if more := fmt.Sprintf("and %d more", want.left); strings.Contains(text, more) != (want.left > 0) {
+				t.Errorf("%d are left, and the text is %s", want.left, text)
+			}
+		}
 	})
 }
 

@@ -350,7 +350,7 @@ func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a noticeA
 		if err != nil {
 			return nil
 		}
-		list.Notices = append(list.Notices, takeNotices(ctx, of, partyOf(a.Party))...)
+		list.Notices = append(list.Notices, takeNotices(ctx, of, partyOf(a.Party), false)...)
 		if a.Holds {
 			var its []registry.Lease
 			its, err = of.Holds(ctx, partyOf(a.Party), maxToldHeld+1)

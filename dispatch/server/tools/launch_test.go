@@ -78,6 +78,17 @@ func launchedRun(t *testing.T, op caller) {
 	}
 	w.ok("run_lease_acquire", args{"key": "out"})
 	w.ok("actor_report", args{"result": args{"built": true}})
+	for _, c := range []struct {
+		caller
+		line string
+	}{
+		{w, "reported; your lead reads it with actor_wait"},
+		{lead, "reported"}, // nobody waits for the root
+	} {
+		if told, err := c.Call(h.ctx, "actor_report", args{"result": args{"built": true}}); err != nil || told.Line() != c.line {
+			t.Errorf("actor_report tells %q, %v; want %q", told.Text, err, c.line)
+		}
+	}
 	exit := op.ok("operator_launch_exited", args{
 		"run": "tree", "actor_id": worker["actor_id"], "status": "succeeded", "exit_code": 0, "cost_usd": 0.25, "output": "done",
 	})

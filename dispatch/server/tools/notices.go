@@ -86,8 +86,9 @@ func ForProgram(ctx context.Context) context.Context {
 
 // takeNotices returns the notices for an agent of the session, in the order in
 // which they came about. Notices that cannot be read now are left for the next
-// answer.
-func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news []Notice) {
+// answer, and so are messages in the answer of actor_inbox, which has messages
+// already and says how many are left.
+func takeNotices(ctx context.Context, se *dispatch.Session, agent string, inbox bool) (news []Notice) {
 	if se.Actor().Role == dispatch.Operator {
 		return nil
 	}
@@ -110,7 +111,7 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string) (news 
 			news = append(news, Notice{Code: leaseLost, Reason: "there is more to tell of " + counted(more, "lease", "leases", "") + "; the next answers have it, and lease_list shows what you hold"})
 		}
 	}
-	if by == dispatch.Model {
+	if by == dispatch.Model && !inbox {
 		news = append(news, takeMessages(ctx, se, agent)...)
 	}
 	sortNotices(news)

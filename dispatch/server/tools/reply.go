@@ -30,7 +30,8 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 	a, err := t.call(ctx, se, given)
 	var news []Notice
 	if !t.unread && ctx.Value(unreadKey{}) == nil {
-		news = takeNotices(ctx, se, caller(ctx))
+		_, inbox := a.(messageList)
+		news = takeNotices(ctx, se, caller(ctx), inbox)
 	}
 	if err != nil {
 		if t.Name != "task_heartbeat" { // a heartbeat writes nothing

@@ -195,10 +195,16 @@ type reportArgs struct {
 
 type reported struct {
 	Reported bool `json:"reported"`
+	root     bool // nobody waits for a root
 }
 
-func (r reported) Text() string { return "reported; your lead reads it with actor_wait" }
+func (r reported) Text() string {
+	if r.root {
+		return "reported"
+	}
+	return "reported; your lead reads it with actor_wait"
+}
 
 func report(ctx context.Context, se *dispatch.Session, a reportArgs) (reported, error) {
-	return reported{true}, se.Report(ctx, a.Result)
+	return reported{true, se.Actor().Role == dispatch.Root}, se.Report(ctx, a.Result)
 }
