@@ -280,9 +280,9 @@ func (c *Core) mayHold(tx Tx, a *ask) error {
 	if more == 0 {
 		return nil
 	}
-	err := below(tx, actorCount(a.Holder.Actor), "leases of one actor", c.opts.MaxLeasesPerActor-more+1)
+	err := below(tx, actorCount(a.Holder.Actor), "leases of one actor", more, c.opts.MaxLeasesPerActor)
 	for _, want := range a.wants {
-		err = cmp.Or(err, below(tx, scopeCount(want.Scope), "leases in this scope", c.opts.MaxLeasesPerScope-more+1))
+		err = cmp.Or(err, below(tx, scopeCount(want.Scope), "leases in this scope", more, c.opts.MaxLeasesPerScope))
 	}
 	return err
 }

@@ -268,8 +268,8 @@ func (c *Core) room(tx Tx, a *ask) error {
 		}
 	}
 	return cmp.Or(
-		below(tx, waitsCount(a.Holder.Actor), "waits of one actor", c.opts.MaxWaitersPerActor),
-		below(tx, actorCount(a.Holder.Actor), "leases of one actor", c.opts.MaxLeasesPerActor))
+		below(tx, waitsCount(a.Holder.Actor), "waits of one actor", 1, c.opts.MaxWaitersPerActor),
+		below(tx, actorCount(a.Holder.Actor), "leases of one actor", 1, c.opts.MaxLeasesPerActor))
 }
 
 // leave gives up a place, and serves those behind it.

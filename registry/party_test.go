@@ -585,6 +585,15 @@ func TestLeasesOfAnActorAreBounded(t *testing.T) {
 		_, err = p.try(registry.Request{Key: "3"})
 		mustBe[*registry.LimitError](t, err)
 		p.release(g)
+
+		// A request for several is refused with the limit, not with what it would leave.
+		r := h.Registry("run:1")
+		_, err = h.AcquireAll(t.Context(), []registry.Want{r.Want("3", false), r.Want("4", false)}, registry.Request{Holder: p.Holder})
+		if limit := mustBe[*registry.LimitError](t, err); limit.Max != 2 {
+			t.Errorf("limit: %v", limit)
+		}
+		_, err = h.AcquireAll(t.Context(), []registry.Want{r.Want("3", false), r.Want("4", false), r.Want("5", false), r.Want("6", false)}, registry.Request{Holder: p.Holder})
+		mustBe[*registry.LimitError](t, err)
 		p.acquire(registry.Request{Key: "3"})
 	})
 }

@@ -125,9 +125,9 @@ func count(tx Tx, key string) uint64 {
 	return record.ReadFixed(row.Value)
 }
 
-// below refuses one more of what key counts if the limit is reached.
-func below(tx Tx, key, which string, most int) error {
-	if count(tx, key) >= uint64(most) {
+// below refuses so many more of what key counts if they would exceed the limit.
+func below(tx Tx, key, which string, more, most int) error {
+	if count(tx, key)+uint64(more) > uint64(most) {
 		return &LimitError{Which: which, Max: int64(most)}
 	}
 	return nil
