@@ -214,7 +214,11 @@ func (c *Core) answered(tx Tx, a *ask) (list []Grant, ok bool, err error) {
 		case ok:
 			list = append(list, Grant{Lease: l.Told(tx), Reentrant: strings.Contains(reentered, string(id[:])), Similar: similar(tx, l.Scope, l.Key)})
 		case a.call.Overtaken():
-			return nil, true, c.lost(tx, a.Holder, id, Notice{Scope: want.Scope, Key: want.Key, Reason: string(Released)})
+			err := c.lost(tx, a.Holder, id, Notice{Scope: want.Scope, Key: want.Key, Reason: string(Released)})
+			if lost, ok := errors.AsType[*LostError](err); ok {
+				lost.Keyed = a.call.Keyed()
+			}
+			return nil, true, err
 		default: // the client may use one name for all its calls
 			a.call.Forget(tx)
 			return nil, false, nil

@@ -83,6 +83,7 @@ func (e *WaitError) Next() string {
 // A LostError says how a lease ended that the caller no longer has.
 type LostError struct {
 	Notice
+	Keyed bool // the call's request_id stands for the lost grant, so it gets no other
 }
 
 func (e *LostError) Error() string {
@@ -93,7 +94,11 @@ func (e *LostError) Error() string {
 	if e.SupersededBy != "" {
 		s += ", now held by " + e.SupersededBy
 	}
-	return s + "; acquire it again before you touch what it guards"
+	s += "; acquire it again"
+	if e.Keyed {
+		s += ", with a new request_id,"
+	}
+	return s + " before you touch what it guards"
 }
 
 // A LimitError says which limit a request would exceed. Nothing was changed.

@@ -255,7 +255,7 @@ func (c *Core) lost(tx Tx, caller Holder, id uuid.UUID, otherwise Notice) error 
 		n.LeaseID, n.Session, n.Party, n.at = id, caller.Session, caller.Party, tx.Now()
 	}
 	n, _ = n.now(tx, caller.Actor)
-	return &LostError{n}
+	return &LostError{Notice: n}
 }
 
 // untold reports whether the caller has lost a lease and has not been told yet.

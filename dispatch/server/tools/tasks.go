@@ -151,6 +151,7 @@ type claimTaskArgs struct {
 
 type claimedTasks struct {
 	Tasks []claimedTask `json:"tasks" jsonschema:"empty when there is nothing"`
+	keyed bool          // asked with a request_id, whose tasks may be finished
 }
 
 type claimedTask struct {
@@ -168,6 +169,9 @@ type claimedTask struct {
 
 func (c claimedTasks) Text() string {
 	if len(c.Tasks) == 0 {
+		if c.keyed {
+			return "no task; if you have used this request_id before, claim with a new one"
+		}
 		return "no task"
 	}
 	if len(c.Tasks) == 1 {
@@ -185,7 +189,7 @@ func claim(ctx context.Context, tasks dispatch.Tasks, a claimTaskArgs) (claimedT
 	if err != nil {
 		return claimedTasks{}, err
 	}
-	list := claimedTasks{Tasks: []claimedTask{}}
+	list := claimedTasks{Tasks: []claimedTask{}, keyed: a.RequestID != ""}
 	for _, c := range got {
 		parent, state := traceparent.Split(c.Trace)
 		list.Tasks = append(list.Tasks, claimedTask{
