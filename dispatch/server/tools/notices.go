@@ -245,10 +245,10 @@ func shortReason(reason string) string {
 // about such leases. What to do about a claim is in the refusal of every call that names it.
 func joinNotices(news []Notice, text func(Notice) string) string {
 	texts := make([]string, 0, len(news))
-	last := -1 // loss of the reader's own
+	last := -1 // loss of the reader's own, which it did not intend
 	for i, n := range news {
 		texts = append(texts, text(n))
-		if n.Code == leaseLost && n.Token != 0 && n.Regained == 0 && n.As == "" && n.Scope != queue.Scope {
+		if n.Code == leaseLost && n.Token != 0 && n.Regained == 0 && n.As == "" && n.Scope != queue.Scope && n.Reason != string(registry.Transferred) {
 			last = i
 		}
 	}

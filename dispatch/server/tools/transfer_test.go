@@ -65,6 +65,17 @@ func TestALeaseIsTransferred(t *testing.T) {
 			t.Errorf("taken back: %v", got)
 		}
 		s1.refused("LEASE_HELD", "lease_acquire", args{"name": "out"})
+
+		// Whoever gave a lease away is told when it is gone, and is not told to take it again.
+		w1.ok("lease_transfer", args{"lease_id": out["lease_id"], "to": "S1"})
+		s1.ok("lease_acquire", args{"name": "out"})
+		gone, err := w1.Call(h.ctx, "lease_list", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(gone.Text, `you lost lease "out" (transferred, as you offered), now held by S1`) || strings.Contains(gone.Text, "acquire what you lost") {
+			t.Errorf("W1 is told %s", gone.Text)
+		}
 	})
 }
 
