@@ -149,10 +149,16 @@ func (q *Queue) claim(tx *ledger, w *waiter, last bool) ([]Claimed, error) {
 // take claims up to Count ready tasks of the lines: the highest priority first,
 // then the oldest. It stops before the payloads exceed MaxClaimBytes.
 func (q *Queue) take(tx *ledger, w *waiter) (tasks []Claimed) {
+	var open []*account
+	for _, l := range w.lines {
+		if a := tx.accountOf(l); a.stats.ReadyTotal() > 0 && !isPaused(tx, l) {
+			open = append(open, a)
+		}
+	}
 	size := 0
 	for p := MaxPriority; p >= 0 && len(tasks) < w.Count; p-- {
 		begun := len(tasks)
-		tasks = appendReady(tasks, tx, w.lines, p, w.Count-begun)
+		tasks = appendReady(tasks, tx, open, p, w.Count-begun)
 		for i := range tasks[begun:] {
 			t := &tasks[begun+i]
 			if size += t.Size; size > MaxClaimBytes && begun+i > 0 {
@@ -181,12 +187,12 @@ func (q *Queue) begin(tx *ledger, t *Task, h registry.Holder, ttl time.Duration)
 }
 
 // appendReady appends up to count ready tasks of one priority, the oldest of
-// all lines first.
-func appendReady(tasks []Claimed, tx *ledger, lines []line, priority, count int) []Claimed {
+// all queues first.
+func appendReady(tasks []Claimed, tx *ledger, queues []*account, priority, count int) []Claimed {
 	begun, found := len(tasks), 0
-	for _, l := range lines {
-		if tx.accountOf(l).stats.Ready[priority] > 0 && !isPaused(tx, l) {
-			tasks = readyIndex(l, priority).appendFirst(tasks, tx, count)
+	for _, a := range queues {
+		if a.stats.Ready[priority] > 0 {
+			tasks = readyIndex(a.line, priority).appendFirst(tasks, tx, count)
 			found++
 		}
 	}

@@ -15,9 +15,10 @@ import (
 type ledger struct {
 	engine.Tx
 	q       *Queue
-	account account // the first one asked for; mostly the only one
-	answer  error   // of the rule
-	careful bool    // each index yields one entry and reads no further, because what follows may be unreadable
+	account account           // the first one asked for; mostly the only one
+	others  map[line]*account // those asked for after it
+	answer  error             // of the rule
+	careful bool              // each index yields one entry and reads no further, because what follows may be unreadable
 }
 
 // An account is what is stored about a queue.
@@ -30,33 +31,36 @@ type account struct {
 	first [MaxPriority + 1]uint64 // lower bounds of the ready lines that are not empty
 	due   time.Time               // running clock: nothing is due earlier, by either clock; zero: nothing is due
 
-	moved   bool     // it must be written to disk
-	planned bool     // only due has changed: a write to memory is enough
-	counted bool     // the queue is counted for its run and its actor
-	next    *account // the next account of the ledger
+	moved   bool // it must be written to disk
+	planned bool // only due has changed: a write to memory is enough
+	counted bool // the queue is counted for its run and its actor
 }
 
 // accountOf returns the account of a queue. It belongs to the ledger until that
 // is closed.
 func (tx *ledger) accountOf(l line) *account {
-	for a := &tx.account; ; a = a.next {
-		switch {
-		case a.line == l:
-			return a
-		case a.line == "":
-			a.read(tx.Tx, l)
-			return a
-		case a.next == nil:
-			a.next = new(account)
-		}
+	a := &tx.account
+	if a.line == "" {
+		a.read(tx.Tx, l)
 	}
+	if a.line == l {
+		return a
+	}
+	if a = tx.others[l]; a == nil {
+		a = new(account)
+		a.read(tx.Tx, l)
+		if tx.others == nil {
+			tx.others = make(map[line]*account)
+		}
+		tx.others[l] = a
+	}
+	return a
 }
 
 func (tx *ledger) close() {
-	for a := &tx.account; a != nil; a = a.next {
-		if a.moved || a.planned {
-			a.write(tx)
-		}
+	tx.account.write(tx)
+	for _, a := range tx.others {
+		a.write(tx)
 	}
 }
 
@@ -74,9 +78,12 @@ func (a *account) wanted(tx engine.Tx, at time.Time, byWall bool) {
 	}
 }
 
-// write writes the account's row. A queue without tasks is forgotten: its row
-// is removed.
+// write writes the account's row if it has changed. A queue without tasks is
+// forgotten: its row is removed.
 func (a *account) write(tx *ledger) {
+	if !a.moved && !a.planned {
+		return
+	}
 	exists := !a.stats.empty()
 	if !exists && a.counted {
 		tx.countQueue(a, -1)
