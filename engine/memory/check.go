@@ -26,8 +26,8 @@ func readRow(it Iterator) (*row, error) {
 	case bytes.HasPrefix(key, []byte(engine.Cold)):
 		err = errors.New("a cold row among the others")
 	default:
-		text := string(append(append(make([]byte, 0, len(key)+len(value)), key...), value...))
-		return &row{key: text[:len(key)], value: text[len(key):], owner: owner, due: due, stored: true}, nil
+		k, v := together(key, value)
+		return &row{key: k, value: v, owner: owner, due: due, stored: true}, nil
 	}
 	return nil, corrupt(key, err)
 }

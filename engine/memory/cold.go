@@ -42,7 +42,7 @@ func readCold(store Reader, key string) (r engine.Row, found bool, err error) {
 	return r, found, nil
 }
 
-// decodeCold decodes a cold row. Its key and value share one allocation.
+// decodeCold decodes a cold row.
 func decodeCold(key, record []byte) (engine.Row, error) {
 	value, owner, due, err := decode(record)
 	if err == nil && (owner != uuid.Nil || due != never) {
@@ -51,12 +51,8 @@ func decodeCold(key, record []byte) (engine.Row, error) {
 	if err != nil {
 		return engine.Row{}, corrupt(key, err)
 	}
-	var b strings.Builder
-	b.Grow(len(key) + len(value))
-	b.Write(key)
-	b.Write(value)
-	both := b.String()
-	return engine.Row{Key: both[:len(key)], Value: both[len(key):]}, nil
+	k, v := together(key, value)
+	return engine.Row{Key: k, Value: v}, nil
 }
 
 func corrupt[K string | []byte](key K, err error) error {

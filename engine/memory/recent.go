@@ -28,14 +28,13 @@ func (c *recent) get(key string) (value string, ok bool) {
 	return r.value, r.key == key
 }
 
-// set stores the last write of a row. It copies key and value, because they may
-// be parts of something larger.
+// set stores a copy of the last write of a row, because its key and value may be
+// parts of something larger.
 func (c *recent) set(key string, w coldWrite) {
 	r := c.at(key)
 	switch {
 	case !w.gone && w.value != "" && len(w.value) <= recentValue:
-		both := key + w.value
-		*r = recentRow{both[:len(key)], both[len(key):]}
+		r.key, r.value = together(key, w.value)
 	case r.key == key:
 		*r = recentRow{}
 	}

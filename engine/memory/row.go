@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/google/uuid"
 	"github.com/tidwall/btree"
@@ -26,11 +27,18 @@ type row struct {
 	once   bool // exactly one Set reached the store since the key last had no record
 }
 
-// newRow copies key and value into one allocation: a string cut from a request
-// would keep the whole request in memory.
+// newRow copies key and value: a string cut from a request would keep the whole
+// request in memory.
 func newRow(p engine.Row) *row {
-	n, text := len(p.Key), strings.Join([]string{p.Key, p.Value}, "") // which always copies
-	return &row{key: text[:n], value: text[n:], owner: p.Owner, due: instant(p.Due)}
+	key, value := together(p.Key, p.Value)
+	return &row{key: key, value: value, owner: p.Owner, due: instant(p.Due)}
+}
+
+// together copies a key and a value into one allocation.
+func together[T string | []byte](key, value T) (k, v string) {
+	b := append(append(make([]byte, 0, len(key)+len(value)), key...), value...)
+	both := unsafe.String(unsafe.SliceData(b), len(b)) // nobody writes to b any more
+	return both[:len(key)], both[len(key):]
 }
 
 // public returns the row for a caller of the engine; the zero Row if there is

@@ -177,30 +177,36 @@ func openStore(o Options, fail func(error)) (*store, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	s.db, s.reader, s.lock = db, reader{db}, lock
-	err = s.openJournal()
-	var found byte
-	if err == nil {
-		found, err = s.checkFormat()
-	}
-	var birth uint64
-	if err == nil {
-		birth, err = s.reconcile(found > 0)
-	}
-	if err == nil {
-		err = s.startJournal()
-	}
-	if err == nil {
-		err = s.noteCopy(birth)
-	}
-	if err == nil {
-		err = s.writeMarks() // not earlier: a copy is known by the file
-	}
+	err = s.complete()
 	s.fs.phase.Store(serving)
 	if err = corruption(cmp.Or(s.Failed(), err)); err != nil {
 		return nil, errors.Join(err, db.Close(), s.closeJournal(false), lock.Close())
 	}
 	s.startReserve()
 	return s, nil
+}
+
+// complete brings what Pebble has opened up to the journal and the marks, and
+// begins new ones.
+func (s *store) complete() error {
+	if err := s.openJournal(); err != nil {
+		return err
+	}
+	found, err := s.checkFormat()
+	if err != nil {
+		return err
+	}
+	birth, err := s.reconcile(found > 0)
+	if err != nil {
+		return err
+	}
+	if err := s.startJournal(); err != nil {
+		return err
+	}
+	if err := s.noteCopy(birth); err != nil {
+		return err
+	}
+	return s.writeMarks() // not earlier: a copy is known by the file
 }
 
 // openPebble returns a panic of Pebble as an error. Pebble panics at some
