@@ -64,7 +64,7 @@ func (s *store) copyTo(ctx context.Context, dir string, marks []byte) (err error
 	if b.ctx = ctx; ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if strings.HasPrefix(s.fs.PathJoin(dir, "x"), strings.TrimSuffix(s.fs.PathJoin(s.fs.dir, "x"), "x")) {
+	if strings.HasPrefix(s.fs.PathJoin(dir, "x"), strings.TrimSuffix(s.fs.path("x"), "x")) {
 		return fmt.Errorf("%w: %s", ErrInside, dir)
 	}
 	if _, err := s.fs.Stat(dir); err == nil {
@@ -123,7 +123,7 @@ func (s *store) endLog() error {
 // Trim frees the space that a closed state keeps for what will be written next.
 func Trim(dir string) error {
 	s := &store{fs: &stateFS{FS: vfs.Default, Failure: new(memory.Failure), dir: dir}}
-	err := s.fs.FS.Remove(s.fs.PathJoin(dir, reserveFile))
+	err := s.fs.FS.Remove(s.fs.path(reserveFile))
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}

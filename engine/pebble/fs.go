@@ -50,10 +50,13 @@ const (
 
 func (s *stateFS) Unwrap() vfs.FS { return s.FS }
 
+// path returns the path of a file of the state.
+func (s *stateFS) path(name string) string { return s.PathJoin(s.dir, name) }
+
 // outside reports whether a file is not of the state, but of a backup. A
 // failure there is no failure of the store.
 func (s *stateFS) outside(name string) bool {
-	home := s.PathDir(s.PathJoin(s.dir, "file"))
+	home := s.PathDir(s.path("file"))
 	return s.PathDir(name) != home && s.PathJoin(name) != home
 }
 
@@ -157,9 +160,9 @@ func (s *stateFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteC
 	return s.Create(newname, category)
 }
 
-// read returns the content of a file, or nil if there is none.
+// read returns the content of a file of the state, or nil if there is none.
 func (s *stateFS) read(name string) (content []byte, err error) {
-	f, err := s.FS.Open(name)
+	f, err := s.FS.Open(s.path(name))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

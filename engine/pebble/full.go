@@ -150,7 +150,7 @@ func (s *store) stopReserve() {
 // hold creates the reserve, and reports whether it could. If not, nothing of it is
 // left.
 func (s *stateFS) hold(size int64) bool {
-	path := s.PathJoin(s.dir, reserveFile)
+	path := s.path(reserveFile)
 	f, err := s.create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return false
@@ -186,7 +186,7 @@ func (s *stateFS) yield(failed uint64) bool {
 	if s.room.retake != nil {
 		s.room.retake.Reset(retakeEvery)
 	}
-	return s.FS.Remove(s.PathJoin(s.dir, reserveFile)) == nil
+	return s.FS.Remove(s.path(reserveFile)) == nil
 }
 
 // withRoom performs a write. If the write found no space and the reserve could
@@ -208,7 +208,7 @@ func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is
 // to write the tables of the logs that it has read. logs is the size of the
 // logs in bytes.
 func (s *stateFS) needRoom(logs int64) error {
-	path := s.PathJoin(s.dir, reserveFile)
+	path := s.path(reserveFile)
 	if err := s.FS.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of a daemon that was killed
 		return err
 	}

@@ -95,7 +95,7 @@ func (s *store) openJournal() error {
 	if err != nil || !same {
 		return err
 	}
-	content, err := s.fs.read(s.fs.PathJoin(s.fs.dir, journalFile))
+	content, err := s.fs.read(journalFile)
 	if err == nil && content == nil { // the state was closed
 		return nil
 	}
@@ -112,7 +112,7 @@ func (s *store) openJournal() error {
 // old one first, because the numbers of batches there that could not be used
 // may be given again.
 func (s *store) startJournal() (err error) {
-	path := s.fs.PathJoin(s.fs.dir, journalFile)
+	path := s.fs.path(journalFile)
 	if s.journal.f, err = s.fs.Create(path, vfs.WriteCategoryUnspecified); err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (s *store) closeJournal(logged bool) error {
 	}
 	err := s.journal.f.Close()
 	if logged {
-		err = errors.Join(err, s.fs.Remove(s.fs.PathJoin(s.fs.dir, journalFile)))
+		err = errors.Join(err, s.fs.Remove(s.fs.path(journalFile)))
 	}
 	return err
 }

@@ -43,8 +43,8 @@ func (l dirLock) Close() error {
 	// The file is removed before the lock is released: after that it may be
 	// another's. It stays if the start failed before a new state had its marks:
 	// see checkFiles.
-	if _, err := l.s.Stat(l.s.PathJoin(l.s.dir, marksFile)); err == nil && l.s.checkPlace() == nil {
-		_ = l.s.FS.Remove(l.s.pidPath())
+	if _, err := l.s.Stat(l.s.path(marksFile)); err == nil && l.s.checkPlace() == nil {
+		_ = l.s.FS.Remove(l.s.path(pidFile))
 	}
 	return l.Closer.Close()
 }
@@ -68,18 +68,16 @@ func (s *stateFS) checkPlace() error {
 	if s.locked == nil {
 		return nil
 	}
-	found, err := os.Stat(s.PathJoin(s.dir, "LOCK")) // Pebble's name for it
+	found, err := os.Stat(s.path("LOCK")) // Pebble's name for it
 	if errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(found, s.locked) {
 		return ErrReplaced
 	}
 	return nil
 }
 
-func (s *stateFS) pidPath() string { return s.FS.PathJoin(s.dir, pidFile) }
-
 // writePid ignores errors, because the lock does not depend on the file.
 func (s *stateFS) writePid() {
-	f, err := s.Create(s.pidPath(), vfs.WriteCategoryUnspecified)
+	f, err := s.Create(s.path(pidFile), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return
 	}
@@ -97,7 +95,7 @@ func (s *stateFS) lockError(err error) error {
 		return fmt.Errorf("lock it: %w", err)
 	}
 	holder := "its pid is not known"
-	if f, err := s.FS.Open(s.pidPath()); err == nil {
+	if f, err := s.FS.Open(s.path(pidFile)); err == nil {
 		b, _ := io.ReadAll(io.LimitReader(f, 32))
 		_ = f.Close()
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {

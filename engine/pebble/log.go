@@ -246,7 +246,7 @@ func (s *store) inspect() error {
 }
 
 func (s *store) scan(name string, number uint32) (scan logScan, err error) {
-	f, err := s.fs.Open(s.fs.PathJoin(s.fs.dir, name), vfs.SequentialReadsOption)
+	f, err := s.fs.Open(s.fs.path(name), vfs.SequentialReadsOption)
 	if err != nil {
 		return scan, err
 	}
@@ -312,7 +312,7 @@ func (s *store) inspectLog(name string, last, marked bool) error {
 }
 
 func (s *store) cut(name string, size int64) error {
-	content, err := s.fs.read(s.fs.PathJoin(s.fs.dir, name))
+	content, err := s.fs.read(name)
 	if err != nil {
 		return err
 	}
@@ -323,7 +323,7 @@ func (s *store) cut(name string, size int64) error {
 // the old content or the new. When writeFile returns nil, the new content is on
 // disk.
 func (s *store) writeFile(name string, content func(vfs.File) []byte) error {
-	path := s.fs.PathJoin(s.fs.dir, name)
+	path := s.fs.path(name)
 	f, err := s.fs.Create(path+".new", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func (s *store) checkFiles() (fresh bool, err error) {
 		return false, nil
 	}
 	for _, name := range names {
-		info, err := s.fs.Stat(s.fs.PathJoin(s.fs.dir, name))
+		info, err := s.fs.Stat(s.fs.path(name))
 		if err != nil || info.IsDir() || name == "LOCK" || strings.HasPrefix(name, ".") { // such as lost+found
 			continue
 		}

@@ -72,7 +72,7 @@ func decodeMarks(b []byte) (m marks, ok bool) {
 
 // readMarksFile returns the content of the file, or nil if there is none.
 func (s *store) readMarksFile() ([]byte, error) {
-	b, err := s.fs.read(s.fs.PathJoin(s.fs.dir, marksFile))
+	b, err := s.fs.read(marksFile)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", marksFile, err)
 	}
@@ -126,7 +126,7 @@ func (s *store) reconcile(found bool) (birth uint64, err error) {
 // one, unless it has that already: the original, or another copy, may have gone
 // on. It does so if the marks are in another file than they were written to.
 func (s *store) noteCopy(written uint64) error {
-	f, err := s.fs.FS.Open(s.fs.PathJoin(s.fs.dir, marksFile))
+	f, err := s.fs.FS.Open(s.fs.path(marksFile))
 	if err != nil {
 		return nil // there is none, or it could not be read
 	}
