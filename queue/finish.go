@@ -16,14 +16,12 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
-// givingBack is the kind of the answer of a Nack or Abandon.
-const givingBack call.Kind = "give back"
-
-// redriving is the kind of the answer of a Redrive, which is the ids of the tasks.
-const redriving call.Kind = "redrive"
-
-// cancelling is the kind of the answer of a Cancel, which is the state of the task.
-const cancelling call.Kind = "cancel task"
+// Kinds of answers.
+const (
+	givingBack call.Kind = "give back"   // of a Nack or Abandon: the state of the task
+	redriving  call.Kind = "redrive"     // the ids of the tasks
+	cancelling call.Kind = "cancel task" // the state of the task
+)
 
 // Causes by which an attempt ends, beside those of package registry.
 const (

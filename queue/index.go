@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"encoding/binary"
 	"iter"
 	"slices"
 	"strings"
@@ -112,10 +111,7 @@ func (t *Task) entry() (in index, tail string) {
 
 // atTime returns a tail that sorts by time, then by id.
 func atTime(at time.Time, id uuid.UUID) string {
-	var b [24]byte
-	binary.BigEndian.PutUint64(b[:], uint64(at.UnixNano()))
-	copy(b[8:], id[:])
-	return string(b[:])
+	return record.Fixed(uint64(at.UnixNano())) + string(id[:])
 }
 
 // tail returns the part of an entry's key after the prefix.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -109,13 +110,8 @@ func (q *Queue) AllStats(ctx context.Context, run uuid.UUID, after string, limit
 	}
 	err = q.eng.Snapshot(ctx, func(tx engine.Tx) error {
 		list, more = nil, false
-		from := string(lineOf(run, after))
-		for row := range tx.ScanFrom(string(lineOf(run, "")), from) {
-			switch {
-			case after != "" && row.Key == from:
-				continue
-			case len(list) == limit:
-				more = true
+		for row := range tx.ScanFrom(string(lineOf(run, "")), string(lineOf(run, after))+"\x00") {
+			if more = len(list) == limit; more {
 				return nil
 			}
 			var a account
@@ -169,13 +165,13 @@ func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state Sta
 			return ctx.Err()
 		}
 		for i, in := range indexesOfState(l, state) {
-			here, tail := string([]byte{byte(i)}), "" // a place is the index's number and the tail
-			if len(from) > 0 && here < string(from[:1]) {
+			here, bound := string([]byte{byte(i)}), "" // a place is the index's number and the tail
+			if tail, on := strings.CutPrefix(string(from), here); on {
+				bound = tail + "\x00"
+			} else if here < string(from) {
 				continue
-			} else if len(from) > 0 && here == string(from[:1]) {
-				tail = string(from[1:]) + "\x00"
 			}
-			for row := range tx.ScanFrom(in.prefix, in.prefix+max(tail, in.lowerBound(book))) {
+			for row := range tx.ScanFrom(in.prefix, in.prefix+max(bound, in.lowerBound(book))) {
 				if t := (Task{}); in.taskAt(book, row, &t) && !add(t, here+in.tail(row)) {
 					return ctx.Err()
 				}

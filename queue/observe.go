@@ -41,13 +41,13 @@ func Oldest(ctx context.Context, eng engine.Engine, queues []Named) (since map[N
 		now = tx.Wall()
 		for _, of := range queues {
 			book := &ledger{Tx: tx}
-			stats := &book.accountOf(lineOf(of.Run, of.Queue)).stats
-			for priority, n := range stats.Ready {
+			a := book.accountOf(lineOf(of.Run, of.Queue))
+			for priority, n := range a.stats.Ready {
 				if n == 0 {
 					continue
 				}
-				in := readyIndex(lineOf(of.Run, of.Queue), priority)
-				for row := range tx.ScanFrom(in.prefix, in.prefix+in.lowerBound(book)) {
+				in := readyIndex(a.line, priority)
+				for row := range in.entries(book) {
 					t := Task{}
 					if !in.taskAt(book, row, &t) {
 						continue

@@ -44,13 +44,8 @@ func (r *Registry) Free(tx Tx, l Lease, cause Cause) { r.core.free(tx, l, cause)
 // after is the [Lease.Cursor] of the lease to continue behind, or "".
 func (r *Registry) Leases(tx Tx, prefix, after string) iter.Seq[Lease] {
 	return func(yield func(Lease) bool) {
-		keys, from := leaseKey(r.scope, prefix), leaseKey(r.scope, after)
-		for row := range tx.ScanFrom(keys, from) {
-			var l Lease
-			if !l.read(row) || !l.held() || row.Key <= from {
-				continue
-			}
-			if !yield(l) {
+		for row := range tx.ScanFrom(leaseKey(r.scope, prefix), leaseKey(r.scope, after)+"\x00") {
+			if l := (Lease{}); l.read(row) && l.held() && !yield(l) {
 				return
 			}
 		}
@@ -181,14 +176,14 @@ func (c *Core) inTheWay(tx Tx, w *waiter) (l Lease, reserved bool) {
 }
 
 // contention returns the refusal for a key because of a lease.
-func contention(tx Tx, l Lease, want Want) *HeldError {
+func contention(tx Tx, l Lease, key string) *HeldError {
 	l.ID = uuid.Nil // it is secret
-	return &HeldError{Lease: l.Told(tx), Asked: want.Key, Waiters: inLine(tx, l.Scope, l.Key, math.MaxUint64)}
+	return &HeldError{Lease: l.Told(tx), Asked: key, Waiters: inLine(tx, l.Scope, l.Key, math.MaxUint64)}
 }
 
 // Refusal returns the refusal that a request for the lease's key would get.
 func (r *Registry) Refusal(tx Tx, l Lease) *HeldError {
-	return contention(tx, l, r.Want(l.Key, false))
+	return contention(tx, l, l.Key)
 }
 
 // InTheWay yields the refusals that a request for the key would get: one for
@@ -196,7 +191,7 @@ func (r *Registry) Refusal(tx Tx, l Lease) *HeldError {
 func (r *Registry) InTheWay(tx Tx, key string) iter.Seq[*HeldError] {
 	return func(yield func(*HeldError) bool) {
 		for row := range near(tx, leasePrefix, r.scope, key) {
-			if l := (Lease{}); l.read(row) && l.held() && !yield(contention(tx, l, r.Want(key, false))) {
+			if l := (Lease{}); l.read(row) && l.held() && !yield(contention(tx, l, key)) {
 				return
 			}
 		}
@@ -207,10 +202,10 @@ func (r *Registry) InTheWay(tx Tx, key string) iter.Seq[*HeldError] {
 // Of an earlier place in line, it names the lease that keeps that waiting.
 func (c *Core) refusal(tx Tx, k keeper) *HeldError {
 	if k.lease != nil {
-		return contention(tx, *k.lease, k.want)
+		return contention(tx, *k.lease, k.want.Key)
 	}
 	l, reserved := c.inTheWay(tx, k.place)
-	e := contention(tx, l, k.want)
+	e := contention(tx, l, k.want.Key)
 	if e.Reserved = reserved; !reserved || !l.Holder.same(k.place.Holder) {
 		e.Before = k.place.Holder.Path
 	}

@@ -1,7 +1,6 @@
 package event
 
 import (
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -58,12 +57,12 @@ func (n Numbers) put(tx engine.Tx) {
 		tx.Put(engine.Row{Key: MarkKey, Value: record.Fixed(n.Reserved)})
 		tx.Sync() // a power cut must not make numbers repeat
 	}
-	var b [32]byte
-	binary.BigEndian.PutUint64(b[:], n.Token)
-	binary.BigEndian.PutUint64(b[8:], n.Revision)
-	binary.BigEndian.PutUint64(b[16:], n.Reserved)
-	binary.BigEndian.PutUint64(b[24:], n.before)
-	tx.Touch(engine.Row{Key: NumberKey, Value: string(b[:])})
+	w := record.New(32)
+	w.Fixed(n.Token)
+	w.Fixed(n.Revision)
+	w.Fixed(n.Reserved)
+	w.Fixed(n.before)
+	tx.Touch(engine.Row{Key: NumberKey, Value: w.String()})
 }
 
 // NumbersOf reads the numbers. After a crash only the mark is left, and the
