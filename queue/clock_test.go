@@ -109,6 +109,21 @@ func TestAStepOfTheWallClockForgetsNoTaskTooSoonByTheWall(t *testing.T) {
 	})
 }
 
+// A search begins where the last one has ended, unless something was added before that
+// since.
+func TestARunAtBeforeTheLastSearchIsMet(t *testing.T) {
+	stepped(t, func(t *testing.T, h *house, step func(time.Duration)) {
+		h.enqueue(queue.NewTask{RunAt: time.Now().Add(24 * time.Hour)})
+		time.Sleep(time.Hour) // it looks now and then
+		step(-2 * time.Hour)
+		timed := h.enqueue(queue.NewTask{RunAt: time.Now().Add(-time.Hour)}) // in an hour, by the wall clock
+		h.inState(timed.ID, queue.Delayed)
+		time.Sleep(time.Hour + 2*time.Second)
+		synctest.Wait()
+		h.inState(timed.ID, queue.Ready)
+	})
+}
+
 func TestARunAtTooFarIsRefusedByTheWallClockOfTheTransaction(t *testing.T) {
 	stepped(t, func(t *testing.T, h *house, step func(time.Duration)) {
 		at := time.Now().Add(queue.MaxDelay + time.Minute)
