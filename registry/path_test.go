@@ -327,6 +327,33 @@ func TestWhatOverlapsStaysWithOneParty(t *testing.T) {
 	}
 }
 
+// A lease that has lapsed does not move, and cannot be renewed any more beside one that has.
+func TestWhatLapsedOverAMovedLeaseIsOver(t *testing.T) {
+	for _, how := range []string{"adopted", "passed on"} {
+		inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+			a := h.party("A")
+			tree := a.acquire(registry.Request{Key: "file:src/**", TTL: time.Second})
+			file := a.acquire(registry.Request{Key: "file:src/a", TTL: time.Hour})
+			time.Sleep(10 * time.Second)
+			next := a.again()
+			if how == "adopted" {
+				if _, err := next.renew(file, 0); err != nil {
+					t.Fatal(err)
+				}
+			} else if ok, err := h.Pass(t.Context(), file.ID, a.Holder, next.Holder); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			h.check()
+			if l, err := a.renew(tree, 0); err == nil {
+				t.Errorf("%s: renewed beside another's: %+v", how, l)
+			}
+			if l, err := next.renew(tree, 0); err == nil {
+				t.Errorf("%s: its new holder renews it: %+v", how, l)
+			}
+		})
+	}
+}
+
 // Who waits for one key and gets it together with another waits no more: when it gives
 // the key back, the next has it at once.
 func TestWhoHasWhatItWaitsForLeavesTheLine(t *testing.T) {

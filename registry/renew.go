@@ -87,7 +87,8 @@ func (c *Core) renew(tx Tx, asked call.Call, caller Holder, id uuid.UUID, ttl ti
 
 // move gives a lease to another party, with a new token. It also moves the
 // former holder's overlapping leases that two parties could not hold at once: a
-// party may hold both src/** and src/app.ts, and they move together.
+// party may hold both src/** and src/app.ts, and they move together. It ends
+// those of them that have lapsed.
 func (c *Core) move(tx Tx, l Lease, to Holder, cause Cause) Lease {
 	if cause.told() {
 		putLost(tx, &l, cause)
@@ -106,12 +107,17 @@ func (c *Core) move(tx Tx, l Lease, to Holder, cause Cause) Lease {
 	c.recordLease(tx, &l, event.Event{Kind: event.LeaseAdopted, Cause: string(cause), Reason: l.Reason})
 	var beside []Lease
 	for row := range near(tx, leasePrefix, l.Scope, l.Key) {
-		if other := (Lease{}); other.read(row) && other.Holder.same(from) && other.keepsOut(to, Want{l.Scope, l.Key, l.Shared}) {
+		if other := (Lease{}); other.read(row) && other.Holder.same(from) && other.conflicts(to, Want{l.Scope, l.Key, l.Shared}) {
 			beside = append(beside, other)
 		}
 	}
 	for _, other := range beside {
-		if now, ok := leaseByID(tx, other.ID); ok && now.Holder.same(from) { // otherwise one of the others has already moved it
+		now, ok := leaseByID(tx, other.ID)
+		switch {
+		case !ok || !now.Holder.same(from): // one of the others has already moved it
+		case now.lapsed: // its holder must not renew it any more
+			c.free(tx, now, Expired)
+		default:
 			c.move(tx, now, to, cause)
 		}
 	}
