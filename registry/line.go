@@ -319,23 +319,13 @@ func (c *Core) placesBefore(tx Tx, h Holder, want Want, last uint64, keeps turn)
 	}
 }
 
-// wanted reports whether a waiter could get the key if l ended, or whether
-// after l lapsed somebody else took the key.
+// wanted reports whether a waiter could get the key if l ended. Nobody else has
+// it: whoever takes the key of a lapsed lease ends that.
 func (c *Core) wanted(tx Tx, l *Lease) bool {
 	if _, own := c.freed[l.Scope]; own {
 		return true // the owner of the scope decides
 	}
-	want := Want{l.Scope, l.Key, l.Shared}
-	for row := range near(tx, leasePrefix, l.Scope, l.Key) {
-		var other Lease
-		if row.Key == l.row {
-			continue
-		}
-		if !other.read(row) || other.keepsOut(l.Holder, want) {
-			return true
-		}
-	}
-	for range c.placesBefore(tx, l.Holder, want, math.MaxUint64, c.live) {
+	for range c.placesBefore(tx, l.Holder, Want{l.Scope, l.Key, l.Shared}, math.MaxUint64, c.live) {
 		return true
 	}
 	return false
