@@ -120,17 +120,14 @@ func (q *Queue) claim(tx *ledger, w *waiter, last bool) ([]Claimed, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.leaveLines(tx)
 	if answered {
-		w.leaveLines(tx)
 		tasks, err := q.stillClaimed(tx, w.Holder.Session, answer)
 		if err != nil || len(tasks) > 0 || !w.joined {
 			return tasks, err
 		}
 		w.call.Forget(tx) // it was given a task, and lost it before it could look
-	} else if w.joined && !last && w.inLine(tx) {
-		return nil, engine.ErrWait
 	}
-	w.leaveLines(tx)
 	tasks := q.take(tx, w)
 	switch {
 	case len(tasks) > 0:
@@ -139,7 +136,7 @@ func (q *Queue) claim(tx *ledger, w *waiter, last bool) ([]Claimed, error) {
 	case last:
 		return nil, nil
 	}
-	if err := q.room.mayWait(w, &q.opts); err != nil {
+	if err := q.room.mayWait(w, &q.opts); err != nil && !w.joined {
 		return nil, err
 	}
 	w.joinLines(tx)

@@ -73,11 +73,6 @@ func (w *waiter) leaveLines(tx engine.Tx) {
 	}
 }
 
-func (w *waiter) inLine(tx engine.Tx) bool {
-	_, ok := tx.Get(w.rowIn(w.lines[0]))
-	return ok
-}
-
 // giveToWaiter gives a task that becomes ready to the first claim waiting for
 // it. It reports false if no claim waits.
 func (q *Queue) giveToWaiter(tx *ledger, t *Task) bool {
