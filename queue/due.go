@@ -58,8 +58,10 @@ func (q *Queue) passOver(ctx context.Context, fault error) error {
 	var list []index
 	err := q.eng.Snapshot(ctx, func(tx engine.Tx) error {
 		for row := range tx.Scan(accountPrefix) {
-			for _, in := range indexesOf(line(row.Key)) {
-				if book := (&ledger{Tx: tx, q: q}); *book.accountOf(in.line).stats.of(in.state, in.priority) > 0 {
+			var a account
+			a.read(tx, line(row.Key))
+			for _, in := range indexesOf(a.line) {
+				if *a.stats.of(in.state, in.priority) > 0 {
 					list = append(list, in)
 				}
 			}
@@ -70,33 +72,40 @@ func (q *Queue) passOver(ctx context.Context, fault error) error {
 		return err
 	}
 	for _, in := range list {
-		bound, ok, err := q.readable(ctx, in, "")
+		past, ok, err := q.pastDamage(ctx, in)
 		if err != nil {
 			return err
 		}
 		if ok {
-			continue
+			fault = q.update(ctx, nil, func(tx *ledger) error { in.setLowerBound(tx, past); return nil })
 		}
-		if _, ok, err = q.readable(ctx, in, "\xff"); err != nil {
-			return err
-		}
-		if !ok { // the block goes on behind the index: no bound is past it
-			continue
-		}
-		// A tail begins with a number. This is a binary search for the last
-		// number from which on the entries cannot be read.
-		at := record.ReadFixed((bound + strings.Repeat("\x00", 8))[:8])
-		for step := uint64(1) << 62; step > 0; step >>= 1 {
-			if _, ok, err = q.readable(ctx, in, record.Fixed(at+step)); err != nil {
-				return err
-			}
-			if !ok {
-				at += step
-			}
-		}
-		fault = q.update(ctx, nil, func(tx *ledger) error { in.setLowerBound(tx, record.Fixed(at+1)); return nil })
 	}
 	return fault
+}
+
+// pastDamage returns the first tail from which on the store can read an index.
+// It reports false if the store can read all of it, or if the damaged block goes
+// on behind it, so that no bound is past the damage.
+func (q *Queue) pastDamage(ctx context.Context, in index) (tail string, ok bool, err error) {
+	bound, readable, err := q.readable(ctx, in, "")
+	if err != nil || readable {
+		return "", false, err
+	}
+	if _, readable, err = q.readable(ctx, in, "\xff"); err != nil || !readable {
+		return "", false, err
+	}
+	// A tail begins with a number. This is a binary search for the last
+	// number from which on the entries cannot be read.
+	at := record.ReadFixed((bound + strings.Repeat("\x00", 8))[:8])
+	for step := uint64(1) << 62; step > 0; step >>= 1 {
+		if _, readable, err = q.readable(ctx, in, record.Fixed(at+step)); err != nil {
+			return "", false, err
+		}
+		if !readable {
+			at += step
+		}
+	}
+	return record.Fixed(at + 1), true, nil
 }
 
 // readable reports whether the store can read the first entry from a tail on,
