@@ -29,7 +29,7 @@ func newWaiter(ctx context.Context, c Claim) *waiter {
 	w := &waiter{Claim: c, ctx: ctx, call: call.Asked(ctx, c.Holder.Session, c.Wait > 0)}
 	w.named = call.Of(ctx).Recorded() || c.RequestID != ""
 	if c.RequestID != "" {
-		print := call.PrintOf(append([]string{strconv.Itoa(c.Count), c.TTL.String()}, c.Queues...)...)
+		print := call.PrintOf(append([]string{c.Holder.Party, strconv.Itoa(c.Count), c.TTL.String()}, c.Queues...)...)
 		w.call = w.call.Requested(c.Holder.Session, c.RequestID, print)
 	}
 	for _, name := range c.Queues {

@@ -1,0 +1,70 @@
+package queue_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/queue"
+)
+
+// as is a sub-agent of the same session.
+func (w worker) as(party string) worker {
+	w.Party = party
+	return w
+}
+
+// Two sub-agents of a session may choose the same request_id. Neither gets the task of
+// the other: both would execute it.
+func TestARequestIsThatOfItsParty(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		session := h.worker("W1")
+		for range 2 {
+			h.enqueue(queue.NewTask{})
+		}
+		ask := queue.Claim{RequestID: "1"}
+		first := session.as("a").claim(ask)
+		if got, err := session.as("b").ask(ask); err == nil {
+			t.Errorf("b claims %+v, and a has %s", got, first.ID)
+		}
+		if again := session.as("a").claim(ask); again.ID != first.ID || again.Token != first.Token {
+			t.Errorf("a claimed %s, and then %s", first.ID, again.ID)
+		}
+	})
+}
+
+// Whoever extends a claim continues the task. The claim stays when the party that had
+// it ends, also after a restart, and ends with the party that has it now. What the
+// session extends for its sub-agent stays the sub-agent's.
+func TestAHeartbeatContinuesTheTask(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		session := h.worker("W1")
+		another := session.again()
+		a := session.as("a")
+		for name, c := range map[string]struct{ by, has worker }{
+			"the session":     {session, a},
+			"another party":   {session.as("b"), session.as("b")},
+			"another session": {another, another},
+			"a party of it":   {another.as("b"), another.as("b")},
+		} {
+			task := h.enqueue(queue.NewTask{})
+			claimed := a.claim(queue.Claim{TTL: time.Hour})
+			if _, err := h.Heartbeat(t.Context(), c.by.Holder, h.run, task.ID, claimed.Token, 0); err != nil {
+				t.Fatal(err)
+			}
+			h.crash()
+			for _, ends := range slices.Compact([]worker{a, c.has}) {
+				if d := h.get(task.ID); ends == c.has && d.State != queue.InProgress {
+					t.Errorf("extended by %s: %s before its end", name, d.State)
+				}
+				if err := h.core.EndParty(t.Context(), ends.Holder); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.inState(task.ID, queue.Ready)
+			if err := a.submit(a.claim(queue.Claim{})); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
