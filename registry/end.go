@@ -14,16 +14,17 @@ import (
 type Cause string
 
 const (
-	Released      Cause = "released"
-	Expired       Cause = "expired"
-	SessionEnded  Cause = "session ended"
-	PartyEnded    Cause = "sub-agent ended"
-	Cancelled     Cause = "request cancelled"
-	Adopted       Cause = "adopted by another session of this actor"
-	Transferred   Cause = "transferred, as you offered"
-	AdoptedWithin Cause = "adopted by another sub-agent of this session"
-	ReleasedAside Cause = "released by another session of this actor"
-	passedOn      Cause = "passed on within its client"
+	Released       Cause = "released"
+	Expired        Cause = "expired"
+	SessionEnded   Cause = "session ended"
+	PartyEnded     Cause = "sub-agent ended"
+	Cancelled      Cause = "request cancelled"
+	Adopted        Cause = "adopted by another session of this actor"
+	Transferred    Cause = "transferred, as you offered"
+	AdoptedWithin  Cause = "adopted by another sub-agent of this session"
+	ReleasedAside  Cause = "released by another session of this actor"
+	ReleasedWithin Cause = "released by another sub-agent of this session"
+	passedOn       Cause = "passed on within its client"
 )
 
 // told reports whether the holder is told of a lease that ended with this

@@ -643,6 +643,29 @@ func TestLossesAreToldInTheirOrder(t *testing.T) {
 	})
 }
 
+// Another sub-agent of the session may release a lease by its id, too. The one that held
+// it is told. What the session releases for its sub-agents is no loss.
+func TestAReleaseByAnotherPartyIsTold(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		session := h.party("W1")
+		a, b := session.as("a"), session.as("b")
+		for _, c := range []struct {
+			holder, by party
+			told       bool
+		}{{a, b, true}, {session, b, true}, {a, session, false}, {a, a, false}} {
+			g := c.holder.acquire(registry.Request{Key: "x", TTL: time.Minute})
+			c.by.release(g)
+			news, _ := session.take(10, anyParty)
+			switch {
+			case len(news) > 1, len(news) == 1 != c.told:
+				t.Errorf("%q releases the lease of %q: told %+v", c.by.Party, c.holder.Party, news)
+			case c.told && (news[0].Party != c.holder.Party || news[0].Token != g.Token || news[0].Reason != string(registry.ReleasedWithin)):
+				t.Errorf("%q releases the lease of %q: told %+v", c.by.Party, c.holder.Party, news)
+			}
+		}
+	})
+}
+
 // Another session of the actor may release a lease by its id. The session that held it
 // is told, once: it would go on as if it held what somebody else may have by now.
 func TestAReleaseByAnotherSessionIsTold(t *testing.T) {

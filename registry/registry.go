@@ -28,12 +28,10 @@ func (r *Registry) Grant(tx Tx, key string, h Holder, ttl time.Duration) Lease {
 	return r.core.grant(tx, r.Want(key, false), &Request{Holder: h, TTL: ttl}, uuid.Nil, event.Event{})
 }
 
-// Extend moves a lease's deadline to ttl from now, if that is later. session
-// becomes its session, which may be another one of the same actor.
-func (r *Registry) Extend(tx Tx, l Lease, ttl time.Duration, session uuid.UUID) Lease {
-	h := l.Holder
-	h.Session = session
-	return r.core.extend(tx, l, ttl, h)
+// Extend moves a lease's deadline to ttl from now, if that is later. The lease
+// becomes the caller's, which may be another party of the same actor.
+func (r *Registry) Extend(tx Tx, l Lease, ttl time.Duration, caller Holder) Lease {
+	return r.core.extend(tx, l, ttl, l.actsFor(caller))
 }
 
 // Free ends a lease, and calls the scope's function of [Core.OnFreed] or hands

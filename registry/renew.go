@@ -62,9 +62,7 @@ func (c *Core) renew(tx Tx, asked call.Call, caller Holder, id uuid.UUID, ttl ti
 		return Lease{}, err
 	}
 	ttl = cmp.Or(ttl, l.TTL)
-	if caller.Session == l.Holder.Session && caller.Party == "" {
-		caller.Party = l.Holder.Party // the session acts for its parties
-	}
+	caller = l.actsFor(caller)
 	if !l.Holder.same(caller) {
 		_, adopted, err := asked.Answered(tx, adopting)
 		switch {
@@ -83,6 +81,15 @@ func (c *Core) renew(tx Tx, asked call.Call, caller Holder, id uuid.UUID, ttl ti
 		asked.Record(tx, adopting, "", 0)
 	}
 	return c.extend(tx, l, ttl, caller).Told(tx), nil
+}
+
+// actsFor returns the party for which a caller extends a lease. A session acts for
+// its parties.
+func (l *Lease) actsFor(caller Holder) Holder {
+	if caller.Session == l.Holder.Session && caller.Party == "" {
+		caller.Party = l.Holder.Party
+	}
+	return caller
 }
 
 // move gives a lease to another party, with a new token. It also moves the
@@ -143,11 +150,11 @@ func (c *Core) revive(tx Tx, l Lease) (Lease, bool) {
 }
 
 // extend moves the deadline to ttl from now, if that is later. The holder may
-// change. The write goes to disk only if a restart needs it: for a new session,
+// change. The write goes to disk only if a restart needs it: for a new party,
 // a longer ttl, or a deadline much later than the stored one. A lapsed lease,
 // or one that a restart has prolonged, is also written to disk.
 func (c *Core) extend(tx Tx, l Lease, ttl time.Duration, holder Holder) Lease {
-	durable := holder.Session != l.Holder.Session || l.lapsed
+	durable := !holder.same(l.Holder) || l.lapsed
 	l.Holder = holder
 	if l.lapsed {
 		l.lapsed = false
@@ -215,7 +222,8 @@ func (c *Core) Pass(ctx context.Context, id uuid.UUID, from, to Holder) (passed 
 
 // Release ends the lease and hands its key to the first in line. If the lease
 // is no longer held, it reports false and why; that is an answer, not an error.
-// If another session of the actor holds the lease, that session is told. A call
+// If another party of the actor holds the lease, that party is told, unless its own
+// session releases the lease for it. A call
 // that has released it says so again if it is repeated.
 func (c *Core) Release(ctx context.Context, caller Holder, id uuid.UUID) (released bool, why string, err error) {
 	err = c.update(engine.Needed(ctx), caller, func(tx Tx) (refusal error) {
@@ -248,8 +256,11 @@ func (c *Core) release(tx Tx, caller Holder, id uuid.UUID) (released bool, why s
 		return false, "", ErrNotHolder
 	}
 	lapsed, cause := l.lapsed, Released
-	if l.Holder.Session != caller.Session { // which goes on as if it held the lease
+	switch { // another party goes on as if it held the lease
+	case l.Holder.Session != caller.Session:
 		cause = ReleasedAside
+	case !l.Holder.same(l.actsFor(caller)):
+		cause = ReleasedWithin
 	}
 	c.free(tx, l, cause)
 	if lapsed {
