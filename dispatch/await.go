@@ -67,8 +67,8 @@ func (s *State) outcomeNow(ctx context.Context, a, viewer Actor) (o Outcome, err
 
 // Await returns the actors that refs name as soon as one of them is finished,
 // or all of them if all is set. When wait is over it returns their current
-// states.
-func (se *Session) Await(ctx context.Context, refs []string, all bool, wait time.Duration) (list []Outcome, done bool, err error) {
+// states. party is the agent of the session that waits.
+func (se *Session) Await(ctx context.Context, party string, refs []string, all bool, wait time.Duration) (list []Outcome, done bool, err error) {
 	if err := registry.CheckWait(wait); err != nil {
 		return nil, false, err
 	}
@@ -79,13 +79,13 @@ func (se *Session) Await(ctx context.Context, refs []string, all bool, wait time
 	if err != nil {
 		return nil, false, err
 	}
-	ctx, stop := se.Within(ctx)
+	ctx, stop := se.withinWait(ctx, party, wait)
 	defer stop()
 	if wait > 0 {
 		if list, done, err = se.look(ctx, ids, all); done || err != nil {
 			return list, done, err
 		}
-		over, err := se.noteAwait(ctx, list, all)
+		over, err := se.noteAwait(ctx, party, list, all)
 		if err != nil {
 			return nil, false, err
 		}
@@ -111,10 +111,10 @@ func (se *Session) Await(ctx context.Context, refs []string, all bool, wait time
 	return list, done, nil
 }
 
-// noteAwait records which actors the session waits for. The deadlock check then
-// refuses a wait of theirs for this session. The caller calls over when the
+// noteAwait records which actors a party of the session waits for. The deadlock check
+// then refuses a wait of theirs for this party. The caller calls over when the
 // wait ends.
-func (se *Session) noteAwait(ctx context.Context, list []Outcome, all bool) (over func(), err error) {
+func (se *Session) noteAwait(ctx context.Context, party string, list []Outcome, all bool) (over func(), err error) {
 	var ids []uuid.UUID
 	var paths []string
 	for _, o := range list {
@@ -122,7 +122,7 @@ func (se *Session) noteAwait(ctx context.Context, list []Outcome, all bool) (ove
 			ids, paths = append(ids, o.ID), append(paths, o.Path)
 		}
 	}
-	return se.state.core.AwaitActors(ctx, se.Holder(), ids, paths, all)
+	return se.state.core.AwaitActors(ctx, se.As(party), ids, paths, all)
 }
 
 // anyLayer is the key that a wait for members of several layers watches.

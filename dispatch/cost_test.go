@@ -145,7 +145,7 @@ func TestNoCallReadsAllThatLivesUnderTheLock(t *testing.T) {
 			}
 			ctx := t.Context()
 			measure("actor_status", func() error { _, err := boss.Status(ctx, "W1"); return err })
-			measure("actor_wait", func() error { _, _, err := boss.Await(ctx, []string{"W1"}, true, time.Millisecond); return err })
+			measure("actor_wait", func() error { _, _, err := boss.Await(ctx, "", []string{"W1"}, true, time.Millisecond); return err })
 			measure("lease check", func() error { _, err := h.CheckToken(ctx, "r", "", dispatch.LayerScope, "x", 1); return err })
 			measure("store", func() error { _, err := h.RunStore(ctx, "r", ""); return err })
 			measure("revoke", func() error {
@@ -262,7 +262,7 @@ func TestALargeTreeOfAgentsHoldsUpNobody(t *testing.T) {
 				tr.start()
 			}
 			measure("results", func() error { _, err := h.RunResults(ctx, tr.op, "r", ids); return err })
-			measure("actor_wait", func() error { _, _, err := boss.Await(ctx, paths, true, time.Millisecond); return err })
+			measure("actor_wait", func() error { _, _, err := boss.Await(ctx, "", paths, true, time.Millisecond); return err })
 			count.updates.Store(0)
 			_, err := boss.Spawn(ctx, dispatch.Spawn{
 				Role: dispatch.Sublead, Prompt: "x", InitialRef: map[string]json.RawMessage{"a": json.RawMessage("[1")},

@@ -58,7 +58,7 @@ func TestWhatHappensInARunIsOnRecord(t *testing.T) {
 			return g
 		}
 		g := acquire(dispatch.LayerScope, "x")
-		if _, _, err := w1.Release(t.Context(), g.ID); err != nil {
+		if _, _, err := w1.Release(t.Context(), "", g.ID); err != nil {
 			t.Fatal(err)
 		}
 		acquire(dispatch.RunScope, "y")
@@ -203,7 +203,7 @@ func TestEveryKindOfEventOccurs(t *testing.T) {
 		}
 		release := func(g registry.Grant) {
 			t.Helper()
-			_, _, err := w1.Release(t.Context(), g.ID)
+			_, _, err := w1.Release(t.Context(), "", g.ID)
 			must(err)
 		}
 
@@ -370,7 +370,7 @@ func TestEventsAreReadInPages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := w1.Release(t.Context(), g.ID); err != nil {
+			if _, _, err := w1.Release(t.Context(), "", g.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -393,7 +393,7 @@ func TestEventsAreForgotten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := w1.Release(t.Context(), g.ID); err != nil {
+			if _, _, err := w1.Release(t.Context(), "", g.ID); err != nil {
 				t.Fatal(err)
 			}
 		}

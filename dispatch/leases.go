@@ -99,9 +99,10 @@ func (se *Session) Renew(ctx context.Context, party string, id uuid.UUID, ttl ti
 	return se.state.core.Renew(ctx, se.As(party), id, ttl)
 }
 
-// Release releases a lease of the session's actor, of either scope.
-func (se *Session) Release(ctx context.Context, id uuid.UUID) (released bool, why string, err error) {
-	return se.state.core.Release(ctx, se.Holder(), id)
+// Release releases a lease of the session's actor, of either scope, on behalf of
+// party.
+func (se *Session) Release(ctx context.Context, party string, id uuid.UUID) (released bool, why string, err error) {
+	return se.state.core.Release(ctx, se.As(party), id)
 }
 
 // Requirement names one of the leases that the session can see, for a

@@ -42,7 +42,7 @@ func TestAClientThatConnectsAgainIsToldWhatItLost(t *testing.T) {
 		}
 		one := shim(10)
 		lost := h.take(one, dispatch.RunScope, "deploy", time.Hour)
-		if ok, why, err := one.Release(t.Context(), h.take(one, dispatch.RunScope, "given back", time.Hour).ID); !ok {
+		if ok, why, err := one.Release(t.Context(), "", h.take(one, dispatch.RunScope, "given back", time.Hour).ID); !ok {
 			t.Fatal(why, err)
 		}
 		h.hangUp(one)

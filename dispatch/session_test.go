@@ -589,7 +589,7 @@ func TestAPowerCutTakesNothingFromThoseWhoSurviveIt(t *testing.T) {
 			got <- g
 		}()
 		synctest.Wait()
-		if ok, _, err := local.Release(t.Context(), held.ID); !ok {
+		if ok, _, err := local.Release(t.Context(), "", held.ID); !ok {
 			t.Fatal(err)
 		}
 		last = <-got

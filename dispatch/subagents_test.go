@@ -239,7 +239,7 @@ func TestASubAgentThatEndsWaitsNoMore(t *testing.T) {
 				default:
 					t.Error("the call of the sub-agent that ended waits on")
 				}
-				if _, _, err := other.Release(t.Context(), held.ID); err != nil {
+				if _, _, err := other.Release(t.Context(), "", held.ID); err != nil {
 					t.Fatal(err)
 				}
 				tasks, err := other.Tasks()

@@ -111,7 +111,7 @@ func (h *house) goOn(k keepsakes) {
 	}
 	if held, err := lead.Acquire(ctx, dispatch.RunScope, registry.Request{Key: "deploy"}); err != nil || !held.Reentrant {
 		t.Errorf("re-entry: %+v %v", held, err)
-	} else if _, _, err := lead.Release(ctx, held.ID); err != nil {
+	} else if _, _, err := lead.Release(ctx, "", held.ID); err != nil {
 		t.Error(err)
 	}
 	if g := h.take(worker, dispatch.RunScope, "deploy", time.Minute); g.Token <= k.Token {

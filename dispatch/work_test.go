@@ -484,15 +484,15 @@ func TestAwaitedActorsAreToldAsTheyFinish(t *testing.T) {
 		}()
 		began := time.Now()
 		refs := []string{"W1", "W2", tr.ids["W3"].String()}
-		list, done, err := lead.Await(t.Context(), refs, false, 50*time.Second)
+		list, done, err := lead.Await(t.Context(), "", refs, false, 50*time.Second)
 		if err != nil || !done || time.Since(began) != 10*time.Second || string(list[1].Result) != `{"n":2}` || list[0].Finished() {
 			t.Errorf("any: %+v %v %v after %s", list, done, err, time.Since(began))
 		}
-		list, done, err = lead.Await(t.Context(), refs, true, 5*time.Second)
+		list, done, err = lead.Await(t.Context(), "", refs, true, 5*time.Second)
 		if err != nil || done || time.Since(began) != 15*time.Second {
 			t.Errorf("all, too early: %+v %v %v after %s", list, done, err, time.Since(began))
 		}
-		list, done, err = lead.Await(t.Context(), refs, true, 50*time.Second)
+		list, done, err = lead.Await(t.Context(), "", refs, true, 50*time.Second)
 		if err != nil || !done || time.Since(began) != 20*time.Second {
 			t.Errorf("all: %+v %v %v after %s", list, done, err, time.Since(began))
 		}
@@ -502,7 +502,7 @@ func TestAwaitedActorsAreToldAsTheyFinish(t *testing.T) {
 		if list[2].Result != nil || list[2].Work.Status != work.Failed {
 			t.Errorf("one that failed: %+v", list[2])
 		}
-		if _, _, err := lead.Await(t.Context(), []string{"root"}, true, 0); !names("actors")(err) {
+		if _, _, err := lead.Await(t.Context(), "", []string{"root"}, true, 0); !names("actors")(err) {
 			t.Errorf("waits for itself: %v", err)
 		}
 		tr.exit("root", work.Exit{Status: work.Succeeded})
@@ -733,7 +733,7 @@ func TestAnOperatorEndsWhatIsLaunchedByStoppingIt(t *testing.T) {
 		if se.Context().Err() == nil {
 			t.Error("one that is not launched lives on")
 		}
-		list, done, err := tr.cast["root"].Await(t.Context(), []string{added.Path}, true, 0)
+		list, done, err := tr.cast["root"].Await(t.Context(), "", []string{added.Path}, true, 0)
 		if err != nil || !done || list[0].EndCause != "enough" {
 			t.Errorf("one that was added and has ended: %+v %v %v", list, done, err)
 		}
@@ -781,7 +781,7 @@ func TestManyAtOnce(t *testing.T) {
 			case dispatch.Worker:
 				g, err := se.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "x", Wait: 50 * time.Second})
 				if err == nil && pid%2 == 0 {
-					_, _, err = se.Release(t.Context(), g.ID) // the others keep it until they end
+					_, _, err = se.Release(t.Context(), "", g.ID) // the others keep it until they end
 				}
 				if err != nil {
 					t.Errorf("%s: %v", l.Actor.Path, err)
@@ -800,7 +800,7 @@ func TestManyAtOnce(t *testing.T) {
 				refs = append(refs, made.Name)
 			}
 			for done := false; !done; {
-				if _, done, err = se.Await(t.Context(), refs, true, 50*time.Second); err != nil {
+				if _, done, err = se.Await(t.Context(), "", refs, true, 50*time.Second); err != nil {
 					t.Error(err)
 					return
 				}

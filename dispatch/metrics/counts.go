@@ -84,7 +84,7 @@ func causeOf(e *event.Event) string {
 		return "revoked"
 	}
 	switch registry.Cause(e.Cause) {
-	case registry.Released, registry.ReleasedAside:
+	case registry.Released, registry.ReleasedAside, registry.ReleasedWithin:
 		return "released"
 	case registry.Expired:
 		return "expired"

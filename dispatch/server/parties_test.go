@@ -170,3 +170,43 @@ func TestACancelledActorIsToldOverMCP(t *testing.T) {
 		}
 	})
 }
+
+// TestASubAgentThatWaitsForAnActorHoldsNothingOfTheOthers. An actor that it waits for
+// may wait in turn for a lease of the main agent, which goes on working, but not for
+// one of the sub-agent.
+func TestASubAgentThatWaitsForAnActorHoldsNothingOfTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		open := func(path, as string) party {
+			p := d.pipe(t)
+			p.greet(server.Hello{Token: d.token(t, path)})
+			p.send("%s", initialize)
+			p.receive()
+			return party{p, as, "", new(int)}
+		}
+		sub, w1 := open("root", "sub"), open("W1", "")
+		main := party{sub.peer, "", "", sub.id}
+		main.ask("run_lease_acquire", `{"key":"main's"`)
+		sub.ask("run_lease_acquire", `{"key":"sub's"`)
+		sub.call("waits", "actor_wait", `{"actors":["W1"],"wait_secs":50,"as":"sub"}`)
+		synctest.Wait()
+		for key, code := range map[string]string{"main's": "WAIT_TIMEOUT", "sub's": "DEADLOCK"} {
+			if _, got := w1.ask("run_lease_acquire", fmt.Sprintf(`{"key":%q,"wait_secs":1`, key)); got.Code != code {
+				t.Errorf("W1 waits for %s lease: %+v", key, got)
+			}
+		}
+		sub.call("end", "hook_party_end", `{"party":"sub"}`)
+		answers := map[string]string{}
+		for len(answers) < 2 {
+			if m := sub.receive(); m.Method == "" {
+				answers[string(m.ID)] = m.text()
+			}
+		}
+		if text := answers[`"waits"`]; !strings.Contains(text, "has ended") {
+			t.Errorf("the wait of the sub-agent that ended: %s", text)
+		}
+		if _, got := w1.ask("run_lease_acquire", `{"key":"sub's","wait_secs":1`); got.Code != "" {
+			t.Errorf("W1 waits for what the sub-agent had: %+v", got)
+		}
+	})
+}

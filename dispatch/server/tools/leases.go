@@ -354,7 +354,7 @@ func release(ctx context.Context, se *dispatch.Session, a leaseIDArg) (released,
 	if err != nil {
 		return released{}, err
 	}
-	ok, why, err := se.Release(ctx, id)
+	ok, why, err := se.Release(ctx, caller(ctx), id)
 	return released{ok, why}, err
 }
 

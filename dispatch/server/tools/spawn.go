@@ -157,7 +157,7 @@ func (o outcomes) Text() string {
 }
 
 func awaitActors(ctx context.Context, se *dispatch.Session, a awaitArgs) (outcomes, error) {
-	list, done, err := se.Await(ctx, a.Actors, a.Mode == "all", a.Wait.duration())
+	list, done, err := se.Await(ctx, caller(ctx), a.Actors, a.Mode == "all", a.Wait.duration())
 	if err != nil {
 		return outcomes{}, err
 	}
