@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -115,6 +117,135 @@ func TestAStreamThatWasReadToItsEndIsOver(t *testing.T) {
 		}
 		if _, body := w.do(t, "POST", strings.Replace(acquire, "7", "9", 1), session...); !strings.Contains(body, `"reentrant":true`) {
 			t.Errorf("the lease is lost: %s", body)
+		}
+	})
+}
+
+// Only the stream of a tool call has ids, unless its client marks the call, and so can send it
+// again, or the call's own id is too long for a header.
+func TestWhichStreamsHaveIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		stream := append(w.open(t), "Mcp-Protocol-Version", "2025-11-25", "Accept", "text/event-stream")
+		call := func(id, meta string) string {
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"lease_list"%s}}`, id, meta)
+		}
+		long := strings.Repeat("x", 254)
+		for name, c := range map[string]struct {
+			body string
+			ids  bool
+		}{
+			"a call":                    {call("1", ""), true},
+			"a call with a long id":     {call(`"`+long+`"`, ""), true},
+			"a call with a longer id":   {call(`"`+long+`x"`, ""), false},
+			"a call that has a mark":    {call("2", `,"_meta":{"leasehold/call":"m"}`), false},
+			"a request of another kind": {`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, false},
+		} {
+			resp, body := w.do(t, "POST", c.body, stream...)
+			if resp.StatusCode != 200 || strings.Contains(body, "id: ") != c.ids {
+				t.Errorf("%s: %s: %.300s", name, resp.Status, body)
+			}
+		}
+	})
+}
+
+// A GET that names an event of no call opens a stream. The id may be another server's.
+func TestAnIDOfNoCallOpensAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		session := append(w.open(t), "Accept", "text/event-stream")
+		for _, id := range []string{"42", "1-Nw", "call-", "call-?-Nw", "call-1-?", "call-1-e30", "call-1-N3g"} {
+			stream := w.startStream(t, "GET", "", append(session, "Last-Event-ID", id)...)
+			if line, err := stream.br.ReadString('\n'); err != nil || line != ":\n" {
+				t.Errorf("%s: %q %v", id, line, err)
+			}
+			stream.body.Close()
+			synctest.Wait()
+		}
+	})
+}
+
+// TestAClientThatResumesAStreamIsThere: its connection serves the next request, and its session
+// lasts until the idle limit. If it leaves before it was answered, it is lost.
+func TestAClientThatResumesAStreamIsThere(t *testing.T) {
+	const idle, grace = 7 * time.Minute, 4 * time.Second
+	for name, c := range map[string]struct {
+		after  int // which event it read last
+		leaves bool
+		lasts  time.Duration
+	}{
+		"the answer was lost":       {0, false, idle},
+		"the answer was read":       {1, false, idle},
+		"it leaves before it reads": {0, true, grace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWeb(t, server.Options{Transport: server.Transport{HTTPIdle: idle, HTTPGrace: grace}})
+				var se *dispatchSession
+				w.AddTestTool("whoami", func(_ context.Context, by *dispatchSession) string { se = by; return "" })
+				session := w.open(t)
+				stream := append(session, "Mcp-Protocol-Version", "2025-11-25", "Accept", "text/event-stream")
+				call := w.startStream(t, "POST", strings.Replace(echo, "echo", "whoami", 1), stream...)
+				ids := []string{call.id(t), call.id(t)}
+				_, _ = io.Copy(io.Discard, call.body)
+
+				resume := w.request(t, "GET", "", append(stream, "Last-Event-ID", ids[c.after])...)
+				if c.leaves {
+					var text bytes.Buffer
+					if err := resume.Write(&text); err != nil {
+						t.Fatal(err)
+					}
+					nc := w.send(t, text.String())
+					synctest.Wait()
+					nc.Close()
+					synctest.Wait()
+				} else {
+					ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+					defer stop()
+					resp, err := w.client.Do(resume.WithContext(ctx))
+					if err == nil {
+						_, err = io.Copy(io.Discard, resp.Body)
+					}
+					if err != nil {
+						t.Fatalf("the stream does not end: %v", err)
+					}
+					time.Sleep(30 * time.Second) // no write may take that long
+					if resp, body := w.do(t, "POST", ping, session...); resp.StatusCode != 200 {
+						t.Errorf("the next request: %s: %s", resp.Status, body)
+					}
+				}
+				start := time.Now()
+				sessionEnds(t, se)
+				if lasted := time.Since(start); lasted != c.lasts {
+					t.Errorf("the session lasted %v, want %v", lasted, c.lasts)
+				}
+			})
+		})
+	}
+}
+
+// What an answer told of is told again if its client resumes the stream before it.
+func TestALossInAnAnswerThatIsResumedIsToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		w := newWebOf(t, d)
+		session := append(w.open(t), "Mcp-Protocol-Version", "2025-11-25")
+		ask := func(id int, tool, arguments string) string {
+			_, body := w.do(t, "POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, arguments), session...)
+			return objectOf(t, body)
+		}
+		ask(1, "run_lease_acquire", `{"key":"a","ttl_secs":60}`)
+		time.Sleep(2 * time.Minute)
+		stream := append(session, "Accept", "text/event-stream")
+		call := w.startStream(t, "POST", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"lease_list"}}`, stream...)
+		id := call.id(t)
+		m, _ := call.next(t) // a proxy reads it, and its client does not
+		if told := lossesIn(t, string(m.Result.StructuredContent)); told != 1 {
+			t.Fatalf("it was told of %d losses", told)
+		}
+		w.do(t, "GET", "", append(stream, "Last-Event-ID", id)...)
+		if told := lossesIn(t, ask(3, "lease_list", `{}`)); told != 1 {
+			t.Errorf("afterwards it was told of %d losses", told)
 		}
 	})
 }
