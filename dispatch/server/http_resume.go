@@ -74,12 +74,11 @@ func (hs *httpSession) resume(w http.ResponseWriter, r *http.Request) bool {
 	s.undone(hs.se, hs.se.Undo(context.WithoutCancel(r.Context()), name))
 	stream := newEventStream(w, s.opts.WriteTimeout)
 	stream.answer(of, refuseCall(&m, errStreamBroken))
-	stream.close()
 	if stream.err != nil {
 		hs.brokeOff(r)
-		return true
+	} else {
+		hs.presence.answered()
 	}
-	hs.presence.answered()
 	return true
 }
 

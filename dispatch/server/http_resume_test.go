@@ -154,7 +154,7 @@ func TestAnIDOfNoCallOpensAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWeb(t, server.Options{})
 		session := append(w.open(t), "Accept", "text/event-stream")
-		for _, id := range []string{"42", "1-Nw", "call-", "call-?-Nw", "call-1-?", "call-1-e30", "call-1-N3g"} {
+		for _, id := range []string{"42", "1-Nw", "call-", "call-?-Nw", "call-1-Ijci?", "call-1-e30", "call-1-N3g"} {
 			stream := w.startStream(t, "GET", "", append(session, "Last-Event-ID", id)...)
 			if line, err := stream.br.ReadString('\n'); err != nil || line != ":\n" {
 				t.Errorf("%s: %q %v", id, line, err)
@@ -165,8 +165,7 @@ func TestAnIDOfNoCallOpensAStream(t *testing.T) {
 	})
 }
 
-// TestAClientThatResumesAStreamIsThere: its connection serves the next request, and its session
-// lasts until the idle limit. If it leaves before it was answered, it is lost.
+// TestAClientThatResumesAStreamIsThere: its session lasts until the idle limit. If it leaves before it was answered, it is lost.
 func TestAClientThatResumesAStreamIsThere(t *testing.T) {
 	const idle, grace = 7 * time.Minute, 4 * time.Second
 	for name, c := range map[string]struct {
@@ -208,10 +207,6 @@ func TestAClientThatResumesAStreamIsThere(t *testing.T) {
 					}
 					if err != nil {
 						t.Fatalf("the stream does not end: %v", err)
-					}
-					time.Sleep(30 * time.Second) // no write may take that long
-					if resp, body := w.do(t, "POST", ping, session...); resp.StatusCode != 200 {
-						t.Errorf("the next request: %s: %s", resp.Status, body)
 					}
 				}
 				start := time.Now()

@@ -143,7 +143,7 @@ func (s *eventStream) write(p []byte) {
 	}
 }
 
-// close makes the connection usable for another request.
+// close lets the end of the stream be written, however long it has been silent.
 func (s *eventStream) close() {
 	if s.err == nil {
 		s.rc.SetWriteDeadline(time.Time{})
