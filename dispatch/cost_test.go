@@ -627,3 +627,47 @@ func TestAHookReadsNoProcessOfOtherClients(t *testing.T) {
 		}
 	})
 }
+
+// An answer reads no shared state if there is nothing to tell its reader, nor if there is
+// only what a program leaves for a model. It writes nothing to find that out.
+func TestAnAnswerThatTellsNothingReadsNothing(t *testing.T) {
+	inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		last := h.connect(dispatch.Credentials{Token: token}, 1)
+		se := h.connect(dispatch.Credentials{Token: token}, 2)
+		answer := func(by dispatch.Audience) (told int, read bool) {
+			t.Helper()
+			synctest.Wait()
+			count.most.Store(-1)
+			losses, _, err := se.TakeNotices(t.Context(), "", by)
+			if err != nil {
+				t.Error(err)
+			}
+			messages, _, err := se.TakeMessages(t.Context(), "")
+			if err != nil {
+				t.Error(err)
+			}
+			return len(losses) + len(messages), count.most.Load() >= 0
+		}
+		quiet := func(when string, by dispatch.Audience) {
+			t.Helper()
+			before := count.updates.Load()
+			answer(by) // the first may look whether there is something
+			told, read := answer(by)
+			if wrote := count.updates.Load() != before; told > 0 || read || wrote {
+				t.Errorf("%s: an answer tells %d things, reads: %t, and writes: %t", when, told, read, wrote)
+			}
+		}
+		quiet("nothing has happened", dispatch.Model)
+		h.take(last, dispatch.RunScope, "x", time.Minute)
+		h.hangUp(last)
+		quiet("an earlier session has lost a lease", dispatch.Program)
+		for _, want := range []int{1, 0} {
+			if told, _ := answer(dispatch.Model); told != want {
+				t.Errorf("a model is told %d things, want %d", told, want)
+			}
+		}
+		quiet("all has been told", dispatch.Model)
+		h.hangUp(se)
+	})
+}

@@ -338,6 +338,23 @@ func TestALongMessageIsAskedFor(t *testing.T) {
 	})
 }
 
+// An answer that is still being made when its session ends takes no message from the actor's
+// other sessions.
+func TestASessionThatHasEndedTakesNoMessages(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		root, _, _, _ := correspondents(h)
+		_, token := h.add(dispatch.Worker, "", "W3")
+		ended, next := h.connect(dispatch.Credentials{Token: token}, 5), h.connect(dispatch.Credentials{Token: token}, 6)
+		h.send(root, "W3", "one")
+		h.hangUp(ended)
+		if list, _, err := ended.TakeMessages(t.Context(), ""); !errors.Is(err, registry.ErrSessionEnded) || len(list) > 0 {
+			t.Errorf("it takes %q: %v", texted(list), err)
+		}
+		expect(t, "the other session", h.noticed(next), "root: one")
+		h.hangUp(next)
+	})
+}
+
 func TestTheMessagesOfAnActorGoWithIt(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		root, _, _, _ := correspondents(h)

@@ -495,6 +495,30 @@ func TestALossIsToldAgainIfItsAnswerIsNotRead(t *testing.T) {
 	})
 }
 
+// TestAllThatAnswersToldIsToldAgain if none of them was read, and not only what the last told.
+func TestAllThatAnswersToldIsToldAgain(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		_, token := h.add(dispatch.Root, "", "boss")
+		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		defer h.hangUp(se)
+		for i := range dispatch.MaxNotices + 5 {
+			h.take(se, dispatch.RunScope, fmt.Sprint(i), time.Second)
+		}
+		time.Sleep(3 * time.Second)
+		for _, round := range []string{"at first", "again"} {
+			for i, want := range []int{dispatch.MaxNotices, 5, 0} {
+				news, _, err := se.TakeNotices(t.Context(), "", dispatch.Model)
+				if err != nil || len(news) != want {
+					t.Errorf("%s, answer %d tells %d: %v", round, i, len(news), err)
+				}
+			}
+			if err := se.Retell(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // A program is told what its own session lost, and leaves what an earlier session lost to a
 // model, whether that has the same session or another.
 func TestAProgramLeavesTheLossesOfEarlierSessionsToAModel(t *testing.T) {
