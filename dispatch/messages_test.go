@@ -323,7 +323,7 @@ func TestALostAnswerLosesNoMessage(t *testing.T) {
 // and nobody overtakes it.
 func TestALongMessageIsAskedFor(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		root, _, _, worker := correspondents(h)
+		root, _, deep, worker := correspondents(h)
 		long := strings.Repeat("x", mail.MaxText)
 		h.send(root, "W1", "short")
 		h.send(root, "W1", long)
@@ -335,6 +335,16 @@ func TestALongMessageIsAskedFor(t *testing.T) {
 			}
 		}
 		expect(t, "asked for", h.inbox(worker), "root: "+long, "root: last")
+
+		h.send(root, "S1→W2", long)
+		for _, when := range []string{"at first", "after an answer that nobody read"} {
+			if list, more, err := deep.TakeMessages(t.Context(), ""); err != nil || more != 1 || len(list) > 0 {
+				t.Errorf("%s: it is told %q and %d more: %v", when, texted(list), more, err)
+			}
+			if err := deep.Retell(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 }
 

@@ -186,7 +186,7 @@ func (se *Session) takeMessages(ctx context.Context, agent string) (list []mail.
 		if err == nil {
 			more = se.noteUnread(agent, left)
 		}
-		if len(ids) > 0 || more > 0 {
+		if len(ids) > 0 {
 			se.told.Store(true)
 		}
 		return left+others > 0, false, err
