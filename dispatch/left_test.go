@@ -238,3 +238,28 @@ func (h *house) restore() {
 		h.t.Fatal(err)
 	}
 }
+
+// The hooks of a client tell once that its actor was ended, and again if nobody read the answer.
+func TestAnEndIsToldAgainIfItsAnswerIsNotRead(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		_, token := h.add(dispatch.Worker, "", "W1")
+		h.connect(dispatch.Credentials{Token: token, Origin: dispatch.Origin{PID: 10}}, 100)
+		if err := h.EndActor(t.Context(), "r", "W1", "over"); err != nil {
+			t.Fatal(err)
+		}
+		hook := h.connect(dispatch.Credentials{Operator: true}, 50)
+		defer h.hangUp(hook)
+		for _, round := range []string{"at first", "again"} {
+			for i, want := range []int{1, 0} {
+				ends, err := hook.TakeDismissals(t.Context(), 10, "", "")
+				if err != nil || len(ends) != want {
+					t.Errorf("%s, answer %d tells %v: %v", round, i, ends, err)
+				}
+			}
+			if err := hook.Retell(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
