@@ -27,13 +27,15 @@ type Client struct {
 
 // Connect opens a session over nc, which the Client owns from then on, and
 // performs the handshakes. If the daemon refuses, the error is a
-// [*server.HelloError].
+// [*server.HelloError]. If ctx ends first, it is the cause of that.
 func Connect(ctx context.Context, nc net.Conn, hello server.Hello, name, version string) (*Client, error) {
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	c, err := connect(ctx, nc, hello, mcp.Implementation{Name: name, Version: version})
-	if !stop() && err == nil { // ctx has ended and nc is closed
-		c.Close()
-		err = context.Cause(ctx)
+	if !stop() { // ctx has ended and nc is closed
+		if err == nil {
+			c.Close()
+		}
+		return nil, context.Cause(ctx)
 	}
 	if err != nil {
 		nc.Close()

@@ -113,6 +113,9 @@ func TestCloseEndsACallThatTheDaemonDoesNotRead(t *testing.T) {
 	if _, err := c.Call(t.Context(), "kv_set", large); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the call ended with %v", err)
 	}
+	if err := c.Close(); err != nil {
+		t.Errorf("it is closed twice: %v", err)
+	}
 }
 
 func TestACallGetsOnlyItsOwnAnswer(t *testing.T) {

@@ -97,11 +97,7 @@ func (d *Dialer) UntilSilent(ctx context.Context) (context.Context, context.Canc
 
 // Handshake opens a session over nc. If ctx ends first, the error is its cause.
 func Handshake(ctx context.Context, nc net.Conn, hello server.Hello, name string) (*client.Client, error) {
-	c, err := client.Connect(ctx, nc, hello, name, build.Version())
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause
-	}
-	return c, err
+	return client.Connect(ctx, nc, hello, name, build.Version())
 }
 
 // whoWasRefused adds to a refusal where the refused credentials came from.
