@@ -709,6 +709,55 @@ func TestALauncherMovesWithItsPartition(t *testing.T) {
 	})
 }
 
+// A launched process shows no token of a run in another partition of its server.
+func TestALaunchedProcessShowsNoTokenOfAnotherRun(t *testing.T) {
+	inStreet(t, 1, 2, func(s *street) {
+		runs, op := s.runs(), s.operator(0)
+		op.want(nil, "operator_run_dispatch", fmt.Sprintf(`{"run":%q,"root":{"name":"root","agent":"a","prompt":"p"},"agents":["a"]}`, runs[0]))
+		var next struct {
+			Launch []struct {
+				Token string
+				Actor string `json:"actor_id"`
+			}
+		}
+		op.want(&next, "operator_launch_next", fmt.Sprintf(`{"run":%q,"wait_secs":0}`, runs[0]))
+		s.actor(op, runs[1], "root", "root")
+		foreign := s.actor(op, runs[1], "w", "worker")
+
+		path := socketPath(s.T)
+		ln, err := server.ListenSocket(path)
+		if err != nil {
+			s.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(s.Context())
+		defer stop()
+		served := make(chan error, 1)
+		go func() { served <- s.houses[0].ServeSocket(ctx, ln) }()
+		status := func(token string) int {
+			transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", path)
+			}}
+			w := &web{client: &http.Client{Transport: transport}, token: token}
+			resp, _ := w.do(s.T, "POST", ping)
+			return resp.StatusCode
+		}
+		if got := status(foreign); got != 400 { // without a session
+			s.Errorf("a process that was not launched: %d", got)
+		}
+		op.want(nil, "operator_launch_started", fmt.Sprintf(`{"run":%q,"actor_id":%q,"pid":%d}`, runs[0], next.Launch[0].Actor, os.Getpid()))
+		if got := status(foreign); got != 403 {
+			s.Errorf("a launched process with another run's token: %d", got)
+		}
+		if got := status(next.Launch[0].Token); got != 400 {
+			s.Errorf("a launched process with its own token: %d", got)
+		}
+		stop()
+		if err := <-served; err != nil {
+			s.Error(err)
+		}
+	})
+}
+
 // A partition that goes to another server takes its clients along, and nobody else's.
 func TestAPartitionMovesWithItsClients(t *testing.T) {
 	inStreet(t, 2, 2, func(s *street) {
