@@ -47,14 +47,10 @@ func (e *DeadlockError) Error() string {
 // text says who waits for whom. caller is the name for the caller.
 func (e *DeadlockError) text(caller, waits string) string {
 	name := func(i int) string {
-		switch h := e.Cycle[i%len(e.Cycle)].Waiter; {
-		case i%len(e.Cycle) == 0:
-			return caller
-		case h.Party != "":
-			return fmt.Sprintf("%s (its sub-agent %q)", h.Path, h.Party)
-		default:
-			return h.Path
+		if i %= len(e.Cycle); i > 0 {
+			return e.Cycle[i].Waiter.name()
 		}
+		return caller
 	}
 	var texts []string
 	for i, l := range e.Cycle {

@@ -29,7 +29,7 @@ var (
 type HeldError struct {
 	Lease
 	Asked   string // the key that was asked for, if it may differ from Key; "": Key
-	Before  string // path of the actor that waits for the lease before the caller; "": the lease itself is in the way
+	Before  string // name of the party that waits for the lease before the caller; "": the lease itself is in the way
 	Waiters int    // how many parties wait for it
 
 	Reserved bool // nobody holds the key; it is kept until Deadline for Holder, the first in line

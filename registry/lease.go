@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,6 +23,14 @@ type Holder struct {
 
 // same reports whether two holders are the same party.
 func (h Holder) same(other Holder) bool { return h.Session == other.Session && h.Party == other.Party }
+
+// name returns the name of the party for readers.
+func (h Holder) name() string {
+	if h.Party == "" {
+		return h.Path
+	}
+	return fmt.Sprintf("%s (its sub-agent %q)", h.Path, h.Party)
+}
 
 // A Lease is one grant.
 type Lease struct {

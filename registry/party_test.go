@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,22 @@ func TestPartiesOfOneSessionAreApart(t *testing.T) {
 				t.Errorf("the session is told %+v", news)
 			}
 		})
+	})
+}
+
+// A sub-agent that is refused is told which sub-agent of its own session is before it in
+// line: by the path alone, that would be itself.
+func TestWhoIsBeforeAPartyInLineIsNamed(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		session := h.party("W1")
+		h.party("W2").acquire(registry.Request{Key: "x", Shared: true})
+		session.as("a").wait(registry.Request{Key: "x", Wait: time.Second})
+		_, err := session.as("b").try(registry.Request{Key: "x", Shared: true})
+		const want = `; W1 (its sub-agent "a") waits for it, and is before you in line for "x"`
+		if held := mustBe[*registry.HeldError](t, err); !strings.HasSuffix(held.Error(), want) {
+			t.Errorf("it reads %s\nwant %s", held, want)
+		}
+		time.Sleep(time.Second)
 	})
 }
 

@@ -205,7 +205,7 @@ func (c *Core) refusal(tx Tx, k keeper) *HeldError {
 	l, reserved := c.inTheWay(tx, k.place)
 	e := contention(tx, l, k.want.Key)
 	if e.Reserved = reserved; !reserved || !l.Holder.same(k.place.Holder) {
-		e.Before = k.place.Holder.Path
+		e.Before = k.place.Holder.name()
 	}
 	return e
 }
