@@ -90,6 +90,7 @@ var refusals = []error{
 	dispatch.ErrNoLauncher,
 	dispatch.ErrNotFound,
 	dispatch.ErrUnauthenticated,
+	&dispatch.EndedError{By: "root", Held: make([]launched.LeaseName, 1)},
 	&queue.StaleError{Task: queue.Task{State: queue.Ready}},
 	&registry.StaleError{TokenStanding: registry.TokenStanding{Held: true}},
 	&event.CompactedError{},

@@ -130,14 +130,7 @@ func RefusalOf(err error) Refusal {
 		budget *work.BudgetError
 		ending *dispatch.DrainingError
 	)
-	ended, _ := errors.AsType[*dispatch.EndedError](err)
 	switch {
-	case ended != nil:
-		r.Code = "UNAUTHENTICATED"
-		r.Data["reason"], r.Data["at"], r.Data["lost"] = ended.Cause, stampOf(ended.At), leaseNames(ended.Held)
-		if ended.By != "" {
-			r.Data["by"] = ended.By
-		}
 	case errors.As(err, &budget):
 		r.Code = "LIMIT"
 		r.Data["which"], r.Data["max"] = "budget_usd", budget.Available.USD()
