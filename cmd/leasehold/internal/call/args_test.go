@@ -16,7 +16,7 @@ func TestValuesBecomeWhatTheArgumentTakes(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"s", "text", `"text"`},
 		{"s", "5", `"5"`},
-		{"s", `"quoted"`, `"quoted"`},
+		{"s", `"quoted"`, `"\"quoted\""`}, // a key or a message may be in quotes
 		{"s", "a \"quote\"\n", `"a \"quote\""`},
 		{"s", "", `""`},
 		{"n", "1.5", `1.5`},
