@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -177,12 +178,21 @@ func (c *conn) serve(ctx context.Context) {
 		err = context.Cause(base) // the cause may be an earlier failed write
 		c.requests.cancelAll(err, true)
 		c.waitCalls(c.server.opts.DrainTimeout)
-		c.close(fmt.Errorf("its connection ended: %w", err))
+		c.close(connEnded(err))
 	}
 	c.nc.Close() // this stops any remaining writer
 	stopNotices()
 	notices.Wait()
 	c.wg.Wait()
+}
+
+// connEnded returns the cause of a session whose connection ended with err. People read
+// it, and chance decides whether a read or a write is the first to fail.
+func connEnded(err error) error {
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		err = errHungUp
+	}
+	return fmt.Errorf("its connection ended: %w", err)
 }
 
 // doorLost reports whether a connection ended because of the server that passed

@@ -230,6 +230,26 @@ func TestGoneClientEndsItsSession(t *testing.T) {
 	})
 }
 
+// A client that is killed may leave an answer unread. Its end has the same cause then.
+func TestGoneClientHasClosedItsConnectionAlsoWithAnAnswerUnread(t *testing.T) {
+	d := newDaemon(t, server.Options{})
+	path := d.listenSocket(t)
+	began := make(chan *dispatch.Session, 1)
+	d.AddTestTool("echo", func(_ context.Context, se *dispatch.Session) string {
+		began <- se
+		return "echo"
+	})
+	p := d.dialSocket(t, path, "w")
+	p.call(1, "echo", `{}`)
+	if _, err := io.ReadFull(p.nc, make([]byte, 1)); err != nil { // the answer is there
+		t.Fatal(err)
+	}
+	p.nc.Close()
+	if err := sessionEnds(t, <-began); err.Error() != "its connection ended: the client closed it" {
+		t.Errorf("cause: %v", err)
+	}
+}
+
 func TestFrozenPeerIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, server.Options{Transport: server.Transport{WriteTimeout: 3 * time.Second}})

@@ -222,7 +222,7 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 		Actor: &WelcomeActor{ID: a.ID, Run: a.Run, Name: a.Name, Path: a.Path, Role: a.Role},
 	})
 	if err != nil {
-		err = errors.Join(err, s.dismiss(ctx, v, nc, fmt.Errorf("its connection ended: %w", err)))
+		err = errors.Join(err, s.dismiss(ctx, v, nc, connEnded(err)))
 		v.leave()
 		return visit{}, err
 	}
