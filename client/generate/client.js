@@ -83,13 +83,8 @@ export class Client {
       delete body[name];
       return value;
     };
-    const part = (name) => {
-      const value = take(name);
-      if (value === undefined) throw new TypeError(`${name} must be given`);
-      return String(value);
-    };
     let path = route.replace(/{(\w+)}/g, (_, name) => {
-      const given = part(name);
+      const given = String(take(name) ?? "");
       const names = name === "path" ? given.replace(/^\/+/, "").split("/") : [given]; // only an entry's has several
       if (given === "" || names.includes(".") || names.includes("..")) { // it would be the path of another call
         throw new TypeError(`${name} must not be empty, or contain . or .. as a name`);
@@ -99,13 +94,14 @@ export class Client {
     const query = [];
     for (const name of method === "GET" ? Object.keys(body) : inQuery) { // the server refuses unknown ones
       const value = take(name);
-      if (value !== undefined) query.push(`${name}=${encodeURIComponent(typeof value === "string" ? value : JSON.stringify(value))}`);
+      if (value != null) query.push(`${name}=${encodeURIComponent(typeof value === "string" ? value : JSON.stringify(value))}`);
     }
     if (query.length > 0) path += `?${query.join("&")}`;
     const headers = { Authorization: `Bearer ${this.#token}`, Accept: "application/json" };
     if (this.#session) headers["Leasehold-Session"] = this.#session;
     if (condition) {
-      const version = condition.required ? part("expected_version") : take("expected_version");
+      const version = take("expected_version");
+      if (condition.required && version === undefined) throw new TypeError("expected_version must be given");
       if (version !== undefined) Object.assign(headers, String(version) === "0" ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` });
     }
     if (method !== "GET") headers["Idempotency-Key"] = call.idempotencyKey ?? crypto.randomUUID();

@@ -66,15 +66,15 @@ _LAST = 5  # how long, in seconds, the last calls of somebody who leaves may tak
 
 
 def _part(text):
-    return _names(str(text), [str(text)])
+    return _names(text, [str(text)])
 
 
 def _path(text):
-    return _names(str(text), str(text).lstrip("/").split("/"))
+    return _names(text, str(text).lstrip("/").split("/"))
 
 
 def _names(text, names):
-    if not text or {".", ".."} & set(names):  # it would be the path of another call
+    if text in (None, "") or {".", ".."} & set(names):  # it would be the path of another call
         raise ValueError(f"{text!r} must not be empty, or contain . or .. as a name")
     return "/".join(urllib.parse.quote(name, safe="") for name in names)
 

@@ -201,6 +201,11 @@ with Client(env["URL"], env["ONE"]) as one, Client(env["SOCKET"], env["TWO"]) as
     except Refusal as e:
         assert e.code == "UNAUTHENTICATED", e.data
     try:
+        one.task_enqueue(None, payload=1)
+        assert False, "not refused"
+    except ValueError:
+        pass
+    try:
         one.kv_cas("/shared/count", expected_version=None, value=3)
         assert False, "not refused"
     except Refusal as e:
@@ -432,6 +437,8 @@ assert.equal(await refused(one.lease_list({ prefx: "x" })), "INVALID_ARGUMENT");
 await assert.rejects(one.lease_list({ prefix: "\ud800" }), URIError);
 await assert.rejects(one.actor_status({ actor: "w/x" }), /w→x/);
 await assert.rejects(one.task_result({ task_id: "" }), TypeError);
+await assert.rejects(one.task_enqueue({ queue: null, payload: 1 }), TypeError);
+assert.equal((await one.lease_list({ scope: null, prefix: null, limit: null })).leases[0].key, "deploy");
 await assert.rejects(one.kv_set({ path: "/shared/plan", value: { n: NaN } }), TypeError);
 const below = new Client({ url: process.env.PROXY + "/below/", token: process.env.ONE });
 await below.kv_get({ path: "/shared/plan" });
