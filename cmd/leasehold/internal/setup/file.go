@@ -34,6 +34,7 @@ type snapshot struct {
 	marked bool   // the file begins with a byte order mark
 	text   []byte // without the mark
 	exists bool
+	linked bool // the file has another hard link
 	mode   fs.FileMode
 }
 
@@ -71,7 +72,7 @@ func read(path string) (s snapshot, err error) {
 	case ok && int(stat.Uid) != os.Getuid():
 		return s, fmt.Errorf("%s belongs to user %d", path, stat.Uid)
 	}
-	s.exists, s.mode = true, info.Mode().Perm()
+	s.exists, s.linked, s.mode = true, ok && stat.Nlink > 1, info.Mode().Perm()
 	s.text, err = os.ReadFile(s.path)
 	s.text, s.marked = bytes.CutPrefix(s.text, byteOrderMark)
 	return s, err
@@ -87,8 +88,9 @@ func realPath(path string) string {
 	return filepath.Join(dir, filepath.Base(path))
 }
 
-// replace atomically replaces the text of a file and keeps its mode. It fails if the file
-// has changed since it was read. It returns the directories that it made.
+// replace atomically replaces the text of a file and keeps its mode. Only a mount point and
+// a file with several hard links are overwritten instead. It fails if the file has changed
+// since it was read. It returns the directories that it made.
 func (s snapshot) replace(text []byte) (made []string, err error) {
 	if s.exists && s.mode&0o200 == 0 {
 		return nil, fmt.Errorf("%s is read-only", s.path)
@@ -116,10 +118,33 @@ func (s snapshot) replace(text []byte) (made []string, err error) {
 	if err := errors.Join(err, f.Chmod(s.mode), f.Sync(), f.Close()); err != nil {
 		return made, errors.Join(err, os.Remove(f.Name()))
 	}
-	if err := os.Rename(f.Name(), s.path); err != nil {
+	if !s.linked {
+		err = os.Rename(f.Name(), s.path)
+	}
+	if s.linked || errors.Is(err, syscall.EBUSY) { // a mount point, as in a dev container
+		if err := overwrite(s.path, text); err != nil {
+			return made, fmt.Errorf("%w; %s has the text that belongs there", err, f.Name())
+		}
+		return made, os.Remove(f.Name())
+	}
+	if err != nil {
 		return made, errors.Join(err, os.Remove(f.Name()))
 	}
 	return made, nil
+}
+
+// overwrite writes a text into the file that is there. It shortens the file last, so that
+// the file is never empty.
+func overwrite(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = errors.Join(f.Truncate(int64(len(text))), f.Sync())
+	}
+	return errors.Join(err, f.Close())
 }
 
 // beforeWrite lets a test change the file as another program would.

@@ -40,3 +40,31 @@ func TestARecordThatCannotBeReplaced(t *testing.T) {
 		}
 	}
 }
+
+// A dev container mounts a file of its host, and people link a file of their dotfiles hard.
+// Such a file is overwritten, because a rename fails or would cut the link.
+func TestMountedAndLinkedFilesAreOverwritten(t *testing.T) {
+	h := newHome(t)
+	h.write("host/mcp.json", "{\"a\": 1}\n")
+	h.write(".cursor/mcp.json", "")
+	if err := syscall.Mount(h.path("host/mcp.json"), h.path(".cursor/mcp.json"), "", syscall.MS_BIND, ""); err != nil {
+		t.Skipf("a file cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(h.path(".cursor/mcp.json"), syscall.MNT_DETACH) })
+	h.write("dotfiles/gemini.json", "{\"b\": 2}\n")
+	if err := os.Mkdir(h.path(".gemini"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(h.path("dotfiles/gemini.json"), h.path(".gemini/settings.json")); err != nil {
+		t.Fatal(err)
+	}
+	before := h.all()
+	h.ok("cursor", "gemini", "--yes")
+	for _, name := range []string{"host/mcp.json", "dotfiles/gemini.json"} {
+		if !strings.Contains(h.read(name), "leasehold") {
+			t.Errorf("%s is not written: %s", name, h.read(name))
+		}
+	}
+	h.ok("cursor", "gemini", "--uninstall", "--yes")
+	h.same(before, "--uninstall")
+}
