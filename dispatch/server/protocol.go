@@ -36,7 +36,7 @@ func (s *service) protocol(ctx context.Context, se *dispatch.Session, env *wire.
 	case wire.Initialize:
 		var params mcp.InitializeParams
 		if err = paramsOf(env, line, &params); err == nil {
-			result = s.initialize(c, params)
+			result = s.initialize(viewer(ctx, se, c), c, params)
 		}
 	case wire.Ping:
 		err = paramsOf(env, line, new(struct{}))
@@ -50,7 +50,7 @@ func (s *service) protocol(ctx context.Context, se *dispatch.Session, env *wire.
 		if err = paramsOf(env, line, &params); err == nil && params.Cursor != "" {
 			err = errors.New("params.cursor is not one that this server gave: leave it out, since all tools are on one page")
 		}
-		result = mcp.ListToolsResult{Tools: s.shown(ctx, se, c.groups)}
+		result = mcp.ListToolsResult{Tools: s.shown(viewer(ctx, se, c))}
 	case wire.ToolsCall:
 		err = paramsOf(env, line, new(callParams))
 		switch {
@@ -103,11 +103,11 @@ func paramsOf(env *wire.Message, line []byte, params any) error {
 	return fmt.Errorf("%s of %s must not be %s %s: see the schema of MCP", wrong.Field, env.Method, article, wrong.Value)
 }
 
-func (s *service) initialize(c *client, params mcp.InitializeParams) (result mcp.InitializeResult) {
+func (s *service) initialize(v tools.Viewer, c *client, params mcp.InitializeParams) (result mcp.InitializeResult) {
 	c.initialized.Store(true)
 	result.ProtocolVersion = mcp.NegotiateLegacyVersion(params.ProtocolVersion)
 	result.ServerInfo = mcp.Implementation{Name: "leasehold", Title: "Leasehold", Version: s.version}
-	result.Instructions = tools.Instructions
+	result.Instructions = v.Instructions()
 	result.Capabilities = capabilities
 	if c.idle > 0 {
 		result.Meta = &mcp.Meta{AdditionalFields: map[string]any{idleMark: c.idle.Seconds()}}
@@ -130,10 +130,13 @@ var capabilities = func() (c mcp.ServerCapabilities) {
 // seconds.
 const idleMark = "leasehold/idle_secs"
 
-// shown returns the tools that a client sees: those of use to its actor, in the
-// groups that it asked for.
-func (s *service) shown(ctx context.Context, se *dispatch.Session, groups []string) []mcp.Tool {
-	v := tools.Viewer{Role: se.Actor().Role, Spawns: se.MaySpawn(ctx), Groups: groups}
+// viewer says what a client sees: the tools of use to its actor, in the groups that it
+// asked for.
+func viewer(ctx context.Context, se *dispatch.Session, c *client) tools.Viewer {
+	return tools.Viewer{Role: se.Actor().Role, Spawns: se.MaySpawn(ctx), Groups: c.groups}
+}
+
+func (s *service) shown(v tools.Viewer) []mcp.Tool {
 	list := make([]mcp.Tool, 0, len(s.list))
 	for _, t := range s.list {
 		if v.Sees(t) {

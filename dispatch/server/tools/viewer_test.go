@@ -1,6 +1,7 @@
 package tools_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -139,6 +140,38 @@ func TestToolsAreShownToThoseWhoCanUseThem(t *testing.T) {
 			if strings.Contains(string(d.RawInputSchema), `"override"`) && !leads {
 				t.Errorf("workers are shown the override of %s", tool.Name)
 			}
+		}
+	}
+}
+
+// What a client is told at connect names no tool that it is not shown, except in the first
+// line, which is the protocol for all.
+func TestInstructionsNameOnlyToolsThatAreShown(t *testing.T) {
+	first := ""
+	for _, v := range []tools.Viewer{
+		{Role: dispatch.Root, Spawns: true},
+		{Role: dispatch.Root},
+		{Role: dispatch.Worker},
+		{Role: dispatch.Root, Spawns: true, Groups: []string{"leases"}},
+		{Role: dispatch.Root, Spawns: true, Groups: []string{"queue"}},
+		{Role: dispatch.Root, Spawns: true, Groups: []string{"leases", "layer"}},
+		{Role: dispatch.Worker, Groups: []string{"tree"}},
+		{Role: dispatch.Worker, Groups: []string{"messages"}},
+	} {
+		line, rest, _ := strings.Cut(v.Instructions(), "\n")
+		if first = cmp.Or(first, line); line != first {
+			t.Errorf("for %+v the first line is %q", v, line)
+		}
+		for _, tool := range tools.Agents() {
+			if named := regexp.MustCompile(`\b` + tool.Name + `\b`).MatchString(rest); named && !v.Sees(tool) {
+				t.Errorf("%+v is told of %s, and is not shown it", v, tool.Name)
+			}
+		}
+	}
+	all := tools.Viewer{Role: dispatch.Root, Spawns: true}.Instructions()
+	for _, name := range []string{"lease_acquire is", "task_claim", "spawn_worker", "actor_report"} {
+		if !strings.Contains(all, name) {
+			t.Errorf("a lead is not told of %s: %s", name, all)
 		}
 	}
 }
