@@ -155,6 +155,12 @@ func (se *Session) holders(tx engine.Tx, key string) (list []recipient, err erro
 	if in := se.holdersIn(tx, layer, name); len(list) == 0 || len(in) > 0 && name != key {
 		list, key = in, name
 	}
+	if len(list) == 0 {
+		if l, ok := se.state.leasesOf(se.run).Overlapping(tx, key); ok {
+			problem := fmt.Sprintf("must name a lease that is held: nobody holds %q, but %s holds %q, which overlaps with it; write to %q", key, l.Holder.Path, l.Key, HolderOf+l.Key)
+			return nil, &registry.ArgumentError{Argument: "to", Problem: problem}
+		}
+	}
 	switch {
 	case len(list) == 0:
 		return nil, say(ErrNotFound, "nobody holds the lease %q; if you need it, acquire it", key)

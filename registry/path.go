@@ -64,6 +64,25 @@ func near(tx Tx, prefix, scope, key string) iter.Seq[engine.Row] {
 	}
 }
 
+// Overlapping returns a held lease on another key that overlaps with key, if there is
+// one: whoever asks about a file must learn that somebody holds its directory.
+func (r *Registry) Overlapping(tx Tx, key string) (l Lease, ok bool) {
+	return overlapping(tx, r.scope, key)
+}
+
+func overlapping(tx Tx, scope, key string) (l Lease, ok bool) {
+	left := MaxBelow
+	for row := range near(tx, leasePrefix, scope, key) {
+		if l = (Lease{}); l.read(row) && l.held() && l.Key != key {
+			return l, true
+		}
+		if left--; left < 0 {
+			break
+		}
+	}
+	return Lease{}, false
+}
+
 // rowsOn yields the rows on one key.
 func rowsOn(tx Tx, key string, yield func(engine.Row) bool) bool {
 	row, ok := tx.First(key, key)

@@ -32,6 +32,7 @@ type Revoked struct {
 	Spared  int      // how many share it and must not lose it
 	Token   uint64   // greater than any of theirs; no lease has it
 	Next    []Holder // the first of those that hold the key now
+	Overlap Lease    // if nobody held the key: a lease on a key that overlaps with it, if there is one
 }
 
 // revoked begins the Cause by which a revoked lease ends. Who revoked it, and why,
@@ -126,6 +127,9 @@ func (c *Core) revoke(tx Tx, scope string, v *Revocation, done *Revoked) (more b
 		}
 	}
 	if done.Count == 0 {
+		if len(done.Next) == 0 {
+			done.Overlap, _ = overlapping(tx, scope, v.Key)
+		}
 		return false, refusal
 	}
 	return more, nil

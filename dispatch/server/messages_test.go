@@ -76,6 +76,10 @@ func TestAMessageIsInTheNextAnswer(t *testing.T) {
 		if text, _ := b.ask("actor_message", `{"to":"holder of src/b.ts","text":"hello"}`); !strings.Contains(text, `nobody holds the lease "src/b.ts"; if you need it, acquire it`) {
 			t.Errorf("of a file that nobody holds: %s", text)
 		}
+		a.ask("run_lease_acquire", `{"path":"lib/**"}`)
+		if text, _ := b.ask("actor_message", `{"to":"holder of lib/b.ts","text":"hello"}`); !strings.Contains(text, `a holds "file:lib/**", which overlaps with it; write to "holder of file:lib/**"`) {
+			t.Errorf("of a file in a directory that somebody holds: %s", text)
+		}
 
 		// A refusal tells it too, and actor_inbox gives the text of both.
 		b.ask("actor_message", `{"to":"a","text":"first"}`)

@@ -104,6 +104,7 @@ type tokenCheck struct {
 	Token       uint64  `json:"token" jsonschema:"the one that was asked about"`
 	Current     bool    `json:"current" jsonschema:"nobody has been granted the lease since"`
 	Held        bool    `json:"held" jsonschema:"somebody holds it now, before its deadline"`
+	HeldKey     string  `json:"held_key,omitempty" jsonschema:"of the grant now, if it is that of a directory above"`
 	HeldToken   uint64  `json:"held_token,omitempty" jsonschema:"of the grant now"`
 	Holder      *holder `json:"holder,omitempty" jsonschema:"of the grant now"`
 	KeepAlive   bool    `json:"keep_alive" jsonschema:"it is extended for as long as its holder is connected"`
@@ -118,6 +119,8 @@ func (c tokenCheck) Text() string {
 		parts = append(parts, fmt.Sprintf("token %d of %s lease %q is not current: refuse what comes with it", c.Token, c.Scope, c.Key))
 	}
 	switch {
+	case c.Held && c.HeldKey != "":
+		parts = append(parts, fmt.Sprintf("%s holds %q, which covers it, with token %d, %s", c.Holder.Path, c.HeldKey, c.HeldToken, lease{KeepAlive: c.KeepAlive, ExpiresInMS: c.ExpiresInMS}.expires()))
 	case c.Held:
 		parts = append(parts, fmt.Sprintf("held by %s with token %d, %s", c.Holder.Path, c.HeldToken, lease{KeepAlive: c.KeepAlive, ExpiresInMS: c.ExpiresInMS}.expires()))
 	case c.Current:
@@ -133,6 +136,9 @@ func tokenCheckOf(a checkArgs, key string, s registry.TokenStanding) tokenCheck 
 	if s.Current || s.Held {
 		h := holderOf(s.Lease.Holder)
 		c.Holder, c.HeldToken, c.KeepAlive, c.ExpiresInMS = &h, s.Lease.Token, s.Lease.KeepAlive, s.Lease.ExpiresIn.Milliseconds()
+		if s.Lease.Key != key {
+			c.HeldKey = s.Lease.Key
+		}
 	}
 	return c
 }

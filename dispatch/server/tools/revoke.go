@@ -31,6 +31,13 @@ type revoked struct {
 	Spared  int      `json:"spared,omitempty" jsonschema:"how many share it who are not in your sub-tree, and keep it"`
 	Token   uint64   `json:"token,omitempty" jsonschema:"greater than that of any who lost it: a resource that has seen it refuses them"`
 	Next    []holder `json:"next,omitempty" jsonschema:"who holds the lease now"`
+	Overlap *overlap `json:"overlap,omitempty" jsonschema:"if nobody held it: a lease that is held and overlaps with it"`
+}
+
+// An overlap is a lease on another key, such as that of the directory of a file.
+type overlap struct {
+	Key    string `json:"key"`
+	Holder holder `json:"holder"`
 }
 
 func revokedOf(v dispatch.Revocation, done registry.Revoked) revoked {
@@ -47,6 +54,9 @@ func revokedOf(v dispatch.Revocation, done registry.Revoked) revoked {
 	for _, h := range done.Next {
 		r.Next = append(r.Next, holderOf(h))
 	}
+	if l := done.Overlap; l.Key != "" {
+		r.Overlap = &overlap{l.Key, holderOf(l.Holder)}
+	}
 	return r
 }
 
@@ -55,6 +65,8 @@ func (r revoked) Text() string {
 	switch {
 	case !r.Revoked && len(r.Next) > 0:
 		return fmt.Sprintf("nothing to revoke: the holder that you named does not hold %s; now held by %s", what, severalOf(r.Next, len(r.Next)))
+	case !r.Revoked && r.Overlap != nil:
+		return fmt.Sprintf("nothing to revoke: nobody holds %s, but %s holds %q, which overlaps with it", what, r.Overlap.Holder.Path, r.Overlap.Key)
 	case !r.Revoked:
 		return "nothing to revoke: nobody holds " + what
 	}

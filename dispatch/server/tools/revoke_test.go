@@ -61,6 +61,20 @@ func TestALeadRevokesWithinItsSubTree(t *testing.T) {
 		if done := op.ok("operator_lease_revoke", shared); done["count"] != 2.0 || len(done["holders"].([]any)) != 2 {
 			t.Errorf("by the operator: %v", done)
 		}
+
+		// Whoever asks about a file learns who holds its directory.
+		w1.ok("run_lease_acquire", args{"key": "file:src/**"})
+		for _, key := range []string{"file:src/deep/app.ts", "file:**", "file:lib/app.ts"} {
+			done := s1.ok("lease_revoke", args{"scope": "run", "key": key, "reason": "r"})
+			over, _ := done["overlap"].(map[string]any)
+			if want := key != "file:lib/app.ts"; done["revoked"] != false || want != (over["key"] == "file:src/**") {
+				t.Errorf("revoke of %s: %v", key, done)
+			}
+		}
+		s1.refused("INVALID_ARGUMENT", "actor_message", args{"to": "holder of file:src/deep/app.ts", "text": "hello"})
+		if check := s1.ok("lease_check", args{"scope": "run", "key": "file:src/deep/app.ts", "token": 1}); check["held_key"] != "file:src/**" {
+			t.Errorf("check: %v", check)
+		}
 		op.refused("NOT_FOUND", "operator_lease_revoke", args{"run": "none", "scope": "run", "key": "x", "reason": "y"})
 	})
 }

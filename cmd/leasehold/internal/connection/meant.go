@@ -101,6 +101,9 @@ func MeantLease(ctx context.Context, c *client.Client, args map[string]any, key 
 	if file := filekey.Prefix + key; slices.Contains(keys, file) {
 		near = file
 	}
+	if i := slices.IndexFunc(keys, func(k string) bool { return filekey.Overlap(k, key) }); i >= 0 && !slices.Contains(keys, key) {
+		near = keys[i] // the directory of the file, or a file in the directory
+	}
 	if near == "" || near == key {
 		return ""
 	}
