@@ -27,6 +27,9 @@ type required struct {
 // fence returns the condition that is checked in the transaction of the write.
 func (a fenceArgs) fence(ctx context.Context, se *dispatch.Session) (f registry.Fence, err error) {
 	f.Strict = a.Mode == "strict"
+	if f.Strict && len(a.Require) == 0 {
+		return f, &registry.ArgumentError{Argument: "require_mode", Problem: "must be left out without require_leases, because nothing is checked then"}
+	}
 	for i, r := range a.Require {
 		key, err := r.in(ctx, se, dispatch.Scope(r.Scope))
 		if err != nil {
@@ -91,6 +94,15 @@ func (s scoped) lease(ctx context.Context, se *dispatch.Session) (dispatch.Scope
 	scope := dispatch.Scope(s.Scope)
 	key, err := keyOrPath{s.Key, s.Path}.in(ctx, se, scope)
 	return scope, key, err
+}
+
+// layerOnly refuses the path of a layer's lead for a lease that is of no layer, because
+// its sender meant another lease.
+func (s scoped) layerOnly(lead string) error {
+	if lead != "" && lead != dispatch.RootPath && s.Scope != string(dispatch.LayerScope) {
+		return &registry.ArgumentError{Argument: "layer", Problem: "must be left out unless scope is layer"}
+	}
+	return nil
 }
 
 type checkArgs struct {
@@ -159,6 +171,9 @@ type operatorCheckArgs struct {
 }
 
 func (o *operator) checkToken(ctx context.Context, se *dispatch.Session, a operatorCheckArgs) (tokenCheck, error) {
+	if err := a.layerOnly(a.Layer); err != nil {
+		return tokenCheck{}, err
+	}
 	scope, key, err := a.lease(ctx, se)
 	if err != nil {
 		return tokenCheck{}, err

@@ -235,3 +235,34 @@ func TestTokensOfGatedWritesNeverGoBack(t *testing.T) {
 		}
 	})
 }
+
+// An argument that has no effect beside another is refused: whoever sends it means
+// something else than what would happen.
+func TestAnArgumentWithoutEffectIsRefused(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		root := h.actor(dispatch.Root, "", "boss")
+		h.actor(dispatch.Sublead, "", "S1")
+		op := h.connect(server.Hello{Operator: true})
+		for _, c := range []struct {
+			who            caller
+			tool, argument string
+			args
+		}{
+			{root, "lease_revoke", "layer", args{"scope": "run", "key": "x", "layer": "S1", "reason": "r"}},
+			{root, "kv_set", "require_mode", args{"path": "/shared/a", "value": 1, "require_mode": "strict"}},
+			{root, "task_enqueue", "require_mode", args{"queue": "q", "payload": 1, "require_mode": "strict"}},
+			{op, "operator_lease_revoke", "layer", args{"run": "r", "scope": "run", "key": "x", "layer": "S1", "reason": "r"}},
+			{op, "operator_lease_check", "layer", args{"run": "r", "scope": "run", "key": "x", "layer": "S1", "token": 1}},
+			{op, "operator_leases", "layer", args{"run": "r", "scope": "run", "layer": "S1"}},
+			{op, "operator_events", "layer", args{"run": "r", "key": "x", "layer": "S1"}},
+			{op, "operator_events", "scope", args{"run": "r", "scope": "layer"}},
+		} {
+			if no := c.who.refused("INVALID_ARGUMENT", c.tool, c.args); no["argument"] != c.argument {
+				t.Errorf("%s %v: %v", c.tool, c.args, no)
+			}
+		}
+		op.ok("operator_lease_check", args{"run": "r", "scope": "run", "key": "x", "layer": "root", "token": 1})
+		op.ok("operator_leases", args{"run": "r", "layer": "S1"})
+		op.ok("operator_events", args{"run": "r", "scope": "layer", "layer": "S1", "key": "x"})
+	})
+}

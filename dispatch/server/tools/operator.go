@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/layer"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // Operators returns the tools that leasehold's own commands call. Agents do not
@@ -217,6 +218,9 @@ type showLeasesArgs struct {
 }
 
 func (o *operator) showLeases(ctx context.Context, _ *dispatch.Session, a showLeasesArgs) (leaseList, error) {
+	if a.Layer != "" && a.Scope == string(dispatch.RunScope) {
+		return leaseList{}, &registry.ArgumentError{Argument: "layer", Problem: "must be left out with scope run"}
+	}
 	page, err := o.state.RunLeases(ctx, a.Run, a.Layer, dispatch.LeaseQuery{Scopes: scopesOf(a.Scope), Prefix: a.Prefix, After: a.After, Limit: a.Limit})
 	if err != nil {
 		return leaseList{}, err

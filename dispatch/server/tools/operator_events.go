@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/kvstore"
+	"github.com/leasehold/leasehold/registry"
 )
 
 type showEventsArgs struct {
@@ -56,6 +57,12 @@ type eventList struct {
 func (l eventList) Text() string { return fmt.Sprintf("%d events", len(l.Events)) }
 
 func (o *operator) showEvents(ctx context.Context, se *dispatch.Session, a showEventsArgs) (eventList, error) {
+	if err := (scoped{Scope: a.Scope}).layerOnly(a.Layer); err != nil {
+		return eventList{}, err
+	}
+	if a.Scope != "all" && a.Key == "" {
+		return eventList{}, &registry.ArgumentError{Argument: "scope", Problem: "must be left out without a key"}
+	}
 	ctx, stop := se.Within(ctx)
 	defer stop()
 	q := dispatch.EventQuery{Since: a.Since, Back: a.Back, Wait: a.Wait.duration(), Limit: a.Limit, Key: a.Key, Actor: a.Actor}

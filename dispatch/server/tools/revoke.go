@@ -17,6 +17,9 @@ type revokeArgs struct {
 }
 
 func (a revokeArgs) revocation(ctx context.Context, se *dispatch.Session) (dispatch.Revocation, error) {
+	if err := a.layerOnly(a.Layer); err != nil {
+		return dispatch.Revocation{}, err
+	}
 	scope, key, err := a.lease(ctx, se)
 	return dispatch.Revocation{Scope: scope, Layer: a.Layer, Key: key, Holder: a.Holder, Reason: a.Reason}, err
 }
