@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
@@ -79,6 +80,11 @@ func (e *endpoint) canonical(routes http.Handler) http.Handler {
 		asked := r.URL.EscapedPath()
 		canonical := path.Clean(asked)
 		if canonical != strings.TrimSuffix(asked, "/") && strings.HasPrefix(canonical, api.Prefix+"/") {
+			if entry, ok := strings.CutPrefix(canonical, api.Prefix+"/store/"); ok {
+				if name, err := url.PathUnescape(entry); err == nil {
+					canonical = "/" + name // the path of the entry, as the tools take it
+				}
+			}
 			e.tell(w, api.Refuse(&registry.ArgumentError{Argument: "path", Problem: "must be canonical: " + canonical}))
 			return
 		}
