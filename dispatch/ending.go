@@ -24,7 +24,7 @@ import (
 // the remaining rows are handled.
 const (
 	endingPrefix   = "ending/"
-	endingTree     = endingPrefix + "1" // <actor id>: the actors below it have yet to be ended
+	endingTree     = endingPrefix + "1" // <actor id>: the actors below it have yet to be ended; <actor id>o: there are more offers to it
 	endingSession  = endingPrefix + "2" // <session id>: it has yet to give back what it held
 	endingRemoval  = endingPrefix + "3" // <run, layer or actor id>: its rows have yet to be removed
 	removalsUnder  = "removing"         // watched: there may be rows to remove
@@ -90,8 +90,8 @@ func (s *State) EndActor(ctx context.Context, run, path, cause string) error {
 type treeEnding struct {
 	end
 	Actor uuid.UUID
-	Layer uuid.UUID
-	After string // the last name that was handled
+	Layer uuid.UUID // zero: only offers to the actor have yet to be withdrawn
+	After string    // the last name that was handled
 }
 
 // A cut is a session that has ended, and the cause.
@@ -195,40 +195,51 @@ func (e *ender) actor(a Actor, why end) {
 		e.s.endRun(tx, a.Run)
 	}
 	putActor(tx, ended)
-	e.s.core.WithdrawOffers(tx, ended.ID, endStep)
+	e.withdrawOffers(ended.ID)
 	tx.Put(engine.Row{Key: retireKey(retireDeadKind, ended.EndedAt, ended.ID)})
 }
 
 // some handles actors and sessions that have ended, up to the limit of a
-// transaction. It returns true if more is left.
+// transaction. It returns true if more is left. What has a record that cannot be
+// read does not end, and keeps nothing else from it.
 func (e *ender) some() (more bool) {
-	for row := range e.tx.Scan(endingTree) {
+	for row, t := range rows.Readable[treeEnding](e.tx, endingTree) {
 		if e.spent() {
 			return true
 		}
-		if t, ok := rows.Decode[treeEnding](e.tx, row); ok {
-			e.layer(t, row.Key)
-		}
+		e.layer(t, row.Key)
 	}
-	for range e.tx.Scan(endingTree) {
+	for range rows.Readable[treeEnding](e.tx, endingTree) {
 		return true // added behind the position of the scan
 	}
-	for row := range e.tx.Scan(endingSession) {
+	for _, se := range rows.Readable[sessionRecord](e.tx, endingSession) {
 		if e.spent() {
 			return true
 		}
-		if se, ok := rows.Decode[sessionRecord](e.tx, row); ok {
-			e.giveBack(se)
-		}
+		e.giveBack(se)
 	}
-	for range e.tx.Scan(endingSession) {
+	for range rows.Readable[sessionRecord](e.tx, endingSession) {
 		return true
 	}
 	return false
 }
 
+// withdrawOffers withdraws the offers to an actor that has ended. Those beyond a step
+// are left to a treeEnding without a layer.
+func (e *ender) withdrawOffers(actor uuid.UUID) {
+	if !e.s.core.WithdrawOffers(e.tx, actor, endStep) {
+		e.left = 0
+		rows.Put(e.tx, endingTree+string(actor[:])+"o", treeEnding{Actor: actor}, uuid.Nil)
+	}
+}
+
 // layer ends members of a layer, up to the limit of a transaction.
 func (e *ender) layer(t treeEnding, key string) {
+	if t.Layer == uuid.Nil {
+		e.tx.Delete(key)
+		e.withdrawOffers(t.Actor)
+		return
+	}
 	for row := range e.tx.ScanFrom(memberKeys(t.Layer), memberKey(t.Layer, t.After)+"\x00") {
 		if e.spent() {
 			rows.Put(e.tx, key, t, uuid.Nil)
@@ -274,7 +285,7 @@ func (e *ender) leave(a Actor) {
 	a.EndedAt, a.EndCause, a.Leaving = e.tx.Wall(), "it left", true
 	note(e.tx, run, a, event.Event{Kind: event.ActorEnded, Cause: a.EndCause})
 	putActor(e.tx, a)
-	e.s.core.WithdrawOffers(e.tx, a.ID, endStep)
+	e.withdrawOffers(a.ID)
 	e.s.removeActor(e.tx, a)
 }
 

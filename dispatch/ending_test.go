@@ -550,16 +550,49 @@ func TestAnOfferToAnActorThatEndsIsVoid(t *testing.T) {
 		_, token := h.add(dispatch.Root, "", "boss")
 		root := h.connect(dispatch.Credentials{Token: token}, 50)
 		h.add(dispatch.Worker, "", "W1")
-		g := h.take(root, dispatch.RunScope, "x", time.Minute)
-		if _, err := root.Transfer(t.Context(), g.ID, "W1"); err != nil {
-			t.Fatal(err)
+		const many = 300 // more than one transaction withdraws
+		for i := range many {
+			g := h.take(root, dispatch.RunScope, fmt.Sprintf("x%03d", i), time.Minute)
+			if _, err := root.Transfer(t.Context(), g.ID, "W1"); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if err := h.EndActor(t.Context(), "r", "W1", "done"); err != nil {
 			t.Fatal(err)
 		}
-		page, err := root.Leases(t.Context(), dispatch.LeaseQuery{Scopes: []dispatch.Scope{dispatch.RunScope}})
-		if err != nil || len(page.Leases) != 1 || page.Leases[0].Offer != (registry.Holder{}) {
-			t.Errorf("%+v %v", page.Leases, err)
+		page, err := root.Leases(t.Context(), dispatch.LeaseQuery{Scopes: []dispatch.Scope{dispatch.RunScope}, Limit: many})
+		if err != nil || len(page.Leases) != many {
+			t.Fatalf("%d leases, %v", len(page.Leases), err)
+		}
+		for _, l := range page.Leases {
+			if l.Offer != (registry.Holder{}) {
+				t.Errorf("%s is still offered to %s", l.Key, l.Offer.Path)
+			}
+		}
+	})
+}
+
+// A record of what is ending that cannot be read keeps nobody else from ending, also
+// after a restart.
+func TestASpoiltEndingStopsNoOther(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		h.add(dispatch.Sublead, "", "S1")
+		_, token := h.add(dispatch.Worker, "S1", "W1")
+		worker := h.connect(dispatch.Credentials{Token: token}, 50)
+		h.take(worker, dispatch.RunScope, "x", time.Hour)
+		for _, spoilt := range []string{"ending/1spoilt", "ending/2spoilt"} {
+			h.plantText(spoilt, "{")
+		}
+		h.crash()
+		if err := h.EndActor(t.Context(), "r", "S1", "done"); err != nil {
+			t.Fatal(err)
+		}
+		h.noRows("lease/")
+		for _, spoilt := range []string{"ending/1spoilt", "ending/2spoilt"} {
+			if was := h.plantText(spoilt, ""); was != "{" {
+				t.Errorf("the row %s is %q", spoilt, was)
+			}
 		}
 	})
 }

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -124,11 +123,7 @@ func (s *State) dropActor(tx engine.Tx, a Actor) {
 // removeSome removes some rows of pending removals. It returns true if more may
 // be left. One that cannot be read stays.
 func (s *State) removeSome(tx engine.Tx) (more bool) {
-	for row := range tx.Scan(endingRemoval) {
-		var r removal
-		if json.Unmarshal([]byte(row.Value), &r) != nil {
-			continue // rows.Decode would fail the transaction, also for all others
-		}
+	for row, r := range rows.Readable[removal](tx, endingRemoval) {
 		if s.remove(tx, r) {
 			tx.Delete(row.Key)
 		}

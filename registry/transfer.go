@@ -88,18 +88,19 @@ func offersNear(tx Tx, scope, key string) (offers []Lease) {
 }
 
 // WithdrawOffers withdraws up to limit of the offers to an actor, which has ended and
-// accepts none.
-func (c *Core) WithdrawOffers(tx Tx, actor uuid.UUID, limit int) {
+// accepts none. It reports whether that was all.
+func (c *Core) WithdrawOffers(tx Tx, actor uuid.UUID, limit int) (done bool) {
 	for offer := range tx.Owned(actor, offerPrefix) {
-		if limit--; limit < 0 {
-			return
-		}
 		if l, ok := offeredAt(tx, offer); ok {
+			if limit--; limit < 0 {
+				return false
+			}
 			l.withdrawOffer(tx)
 			c.recordLease(tx, &l, event.Event{Kind: event.LeaseOffered})
 			l.put(tx)
 		}
 	}
+	return true
 }
 
 // offeredAt returns the lease of an offerRow.

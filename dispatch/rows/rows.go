@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 
 	"github.com/google/uuid"
 
@@ -67,6 +68,19 @@ func Decode[T any](tx engine.Tx, row engine.Row) (v T, ok bool) {
 		return none, false
 	}
 	return v, true
+}
+
+// Readable yields the records below prefix, with their rows, and skips those that cannot
+// be read: each of them affects only what it belongs to.
+func Readable[T any](tx engine.Tx, prefix string) iter.Seq2[engine.Row, T] {
+	return func(yield func(engine.Row, T) bool) {
+		for row := range tx.Scan(prefix) {
+			var v T
+			if json.Unmarshal([]byte(row.Value), &v) == nil && !yield(row, v) {
+				return
+			}
+		}
+	}
 }
 
 // Corrupt records that the record under key cannot be read.
