@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -190,7 +191,11 @@ func (s *State) addActor(tx engine.Tx, n NewActor) (Actor, error) {
 		if !lead.Role.Leads() {
 			return Actor{}, &registry.ArgumentError{Argument: "parent", Problem: fmt.Sprintf("must be a lead, and %s is a worker", lead.Path)}
 		}
-		return addMember(tx, run, lead, n)
+		a, err := addMember(tx, run, lead, n)
+		if limit, ok := errors.AsType[*registry.LimitError](err); ok && limit.Which == depthLimit {
+			limit.Next = "choose a parent nearer to the root; max_depth is set with the root of a run"
+		}
+		return a, err
 	default:
 		return Actor{}, &registry.ArgumentError{Argument: "role", Problem: "must be root, sublead or worker"}
 	}
@@ -232,6 +237,8 @@ func claimRoot(tx engine.Tx, run Run, n NewActor) (Actor, error) {
 	return root, nil
 }
 
+const depthLimit = "depth of the tree"
+
 // admit returns the path that an actor would have below lead, or an error if it
 // may not be there.
 func admit(tx engine.Tx, run Run, lead Actor, name string) (path string, err error) {
@@ -252,7 +259,7 @@ func admit(tx engine.Tx, run Run, lead Actor, name string) (path string, err err
 	}
 	switch depth := strings.Count(path, Separator) + 1; {
 	case depth > run.Caps.Depth:
-		return "", &registry.LimitError{Which: "depth of the tree", Max: int64(run.Caps.Depth)}
+		return "", &registry.LimitError{Which: depthLimit, Max: int64(run.Caps.Depth)}
 	case l.Members >= most:
 		return "", &registry.LimitError{Which: "actors of one layer", Max: int64(most)}
 	case run.Actors >= run.Caps.RunActors:

@@ -105,7 +105,8 @@ func (e *LostError) Error() string {
 type LimitError struct {
 	Which    string
 	Max      int64
-	TooLarge bool // what was sent is itself too large, so it is refused whenever it is sent
+	TooLarge bool   // what was sent is itself too large, so it is refused whenever it is sent
+	Next     string // what the caller can do, if that is not the same for all; "": see nextSteps
 }
 
 func (e *LimitError) Error() string {

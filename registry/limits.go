@@ -49,6 +49,9 @@ var nextSteps = []struct{ which, next string }{
 
 // next returns what the caller can do, as the end of a text.
 func (e *LimitError) next() string {
+	if e.Next != "" {
+		return "; " + e.Next
+	}
 	for _, s := range nextSteps {
 		if strings.HasPrefix(e.Which, s.which) {
 			return "; " + s.next

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -105,9 +106,24 @@ func inLine(r *client.Refusal, verb string) string {
 	return position.ReplaceAllString(r.Message, "; you "+verb+" $1")
 }
 
+// wrongLease matches a refusal of the name of a lease, the first if there is no number.
+var wrongLease = regexp.MustCompile(`(?s)^(?:leases\[(\d+)\]: )?(key|path) (must .*)$`)
+
 // inFlags rewords a refusal that offers a place in line, because exec asks for one with
-// a flag.
+// a flag, and one that is about a lease by its number.
 func (h *hold) inFlags(err error, r *client.Refusal) error {
+	if wrong := wrongLease.FindStringSubmatch(r.Message); wrong != nil && r.Code == "INVALID_ARGUMENT" {
+		i, _ := strconv.Atoi(wrong[1])
+		if given := h.cfg.wanted; i < len(given) {
+			flag, name := "--lease", given[i].Key
+			if given[i].Path != "" {
+				flag, name = "--path", given[i].Path
+			}
+			worded := *r
+			worded.Message = fmt.Sprintf("%s %.80q: %s %s", flag, name, wrong[2], wrong[3])
+			return &worded
+		}
+	}
 	message, offered := strings.CutSuffix(r.Message, tools.LineOffer)
 	if !offered {
 		return err
