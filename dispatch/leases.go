@@ -306,8 +306,28 @@ func (se *Session) Leases(ctx context.Context, q LeaseQuery) (p LeasePage, err e
 }
 
 // LeasesOn lists the leases held on one key of a scope. There are several if
-// the key is held in shared mode.
+// the key is held in shared mode. If nobody holds the key, LeasesOn lists a lease
+// that overlaps with it, if there is one.
 func (se *Session) LeasesOn(ctx context.Context, scope Scope, key string) (list []LeaseInfo, err error) {
+	leases, err := se.registry(scope)
+	if err != nil {
+		return nil, err
+	}
+	if list, err = se.leasesOn(ctx, scope, key); len(list) > 0 || err != nil {
+		return list, err
+	}
+	var over registry.Lease
+	err = se.state.eng.View(ctx, func(tx engine.Tx) error {
+		over, _ = leases.Overlapping(tx, key)
+		return nil
+	})
+	if over.Key == "" {
+		return nil, err
+	}
+	return se.leasesOn(ctx, scope, over.Key)
+}
+
+func (se *Session) leasesOn(ctx context.Context, scope Scope, key string) (list []LeaseInfo, err error) {
 	q := LeaseQuery{Scopes: []Scope{scope}, Prefix: key, Limit: MaxLeaseList}
 	p, err := se.Leases(ctx, q) // ordered by key: those on this key come first
 	for _, l := range p.Leases {

@@ -18,7 +18,7 @@ import (
 func Programs() []Tool {
 	read := Effect{ReadOnly: true, Idempotent: true}
 	return grouped("programs", []Tool{
-		tool("lease_get", "See a lease", "One lease that you can ask for, with its holders and who waits; an empty list: nobody holds it.", read, getLease),
+		tool("lease_get", "See a lease", "One lease that you can ask for, with its holders and who waits, or else one that overlaps with it, such as that of its directory; an empty list: nobody holds any.", read, getLease),
 		tool("lease_get_by_id", "See a lease of yours", "A lease of yours by its lease_id, from any session of yours, with who waits. LEASE_LOST says how it ended.", read, getLeaseByID),
 		tool("lease_history", "See what happened to a lease", "The events of a lease, in the order of their revisions.", read, leaseHistory),
 		tool("lease_history_by_id", "See what happened to a lease of yours", "The events of a lease that you hold or have lost, by its lease_id.", read, leaseHistoryByID),

@@ -71,6 +71,9 @@ func TestALeadRevokesWithinItsSubTree(t *testing.T) {
 				t.Errorf("revoke of %s: %v", key, done)
 			}
 		}
+		if held := s1.ok("lease_get", args{"scope": "run", "key": "file:src/deep/app.ts"})["leases"].([]any); len(held) != 1 || held[0].(map[string]any)["key"] != "file:src/**" {
+			t.Errorf("lease_get: %v", held)
+		}
 		s1.refused("INVALID_ARGUMENT", "actor_message", args{"to": "holder of file:src/deep/app.ts", "text": "hello"})
 		if check := s1.ok("lease_check", args{"scope": "run", "key": "file:src/deep/app.ts", "token": 1}); check["held_key"] != "file:src/**" {
 			t.Errorf("check: %v", check)
