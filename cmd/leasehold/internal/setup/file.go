@@ -122,10 +122,13 @@ func (s snapshot) replace(text []byte) (made []string, err error) {
 		err = os.Rename(f.Name(), s.path)
 	}
 	if s.linked || errors.Is(err, syscall.EBUSY) { // a mount point, as in a dev container
-		if err := overwrite(s.path, text); err != nil {
-			return made, fmt.Errorf("%w; %s has the text that belongs there", err, f.Name())
+		var there *os.File
+		if there, err = os.OpenFile(s.path, os.O_WRONLY, 0); err == nil {
+			if err := overwrite(there, text); err != nil {
+				return made, fmt.Errorf("%w; %s has the text that belongs there", err, f.Name())
+			}
+			return made, os.Remove(f.Name())
 		}
-		return made, os.Remove(f.Name())
 	}
 	if err != nil {
 		return made, errors.Join(err, os.Remove(f.Name()))
@@ -133,14 +136,10 @@ func (s snapshot) replace(text []byte) (made []string, err error) {
 	return made, nil
 }
 
-// overwrite writes a text into the file that is there. It shortens the file last, so that
-// the file is never empty.
-func overwrite(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
+// overwrite writes a text over that of an open file, and closes it. It shortens the file
+// last, so that the file is never empty.
+func overwrite(f *os.File, text []byte) error {
+	_, err := f.Write(text)
 	if err == nil {
 		err = errors.Join(f.Truncate(int64(len(text))), f.Sync())
 	}

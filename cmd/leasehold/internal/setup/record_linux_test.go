@@ -67,4 +67,14 @@ func TestMountedAndLinkedFilesAreOverwritten(t *testing.T) {
 	}
 	h.ok("cursor", "gemini", "--uninstall", "--yes")
 	h.same(before, "--uninstall")
+
+	// One that is mounted for reading only stays, and nothing is left beside it.
+	err := syscall.Mount("", h.path(".cursor/mcp.json"), "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := h.run("cursor", "--yes"); err == nil || !strings.Contains(err.Error()+out, "read-only") {
+		t.Errorf("a file that is mounted for reading only: %v %s", err, out)
+	}
+	h.same(before, "after it failed")
 }
