@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/manifest"
@@ -366,12 +367,15 @@ func (d *Directory) close() error {
 	return err
 }
 
-// remove removes the directory.
+// remove removes the directory. If something of an agent's cannot be removed, the other
+// files stay, so that the directory is still found.
 func (d *Directory) remove() error {
-	if err := os.RemoveAll(d.Path); err != nil {
-		return err
+	for _, path := range []string{filepath.Join(d.Path, actorsDir), d.Path} {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
 	}
-	_ = os.Remove(filepath.Dir(d.Path)) // fails if another run of that name has a directory
+	_ = syscall.Rmdir(filepath.Dir(d.Path)) // fails if another run of that name has a directory, and for a link
 	return nil
 }
 

@@ -2,6 +2,8 @@ package launcher_test
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,6 +117,83 @@ func TestUnfinishedRunsAreThoseWhoseDispatcherIsGone(t *testing.T) {
 	found, files := launcher.Unfinished(base)
 	if len(found) != 1 || found[0].Path != left.Path || files[0].RunID != "1" {
 		t.Errorf("unfinished: %v %v, want %s", found, files, left.Path)
+	}
+}
+
+// A directory that is deleted is that of a finished run of this name and this daemon.
+func TestOnlyFinishedDirectoriesAreDeleted(t *testing.T) {
+	const here, yet = "the daemon's", "delete the directory yourself"
+	for name, c := range map[string]struct {
+		file       launcher.RunFile
+		unfinished bool
+		stray      string // a file among the actors' directories
+		gone       bool
+		why        string
+	}{
+		"finished":                {file: launcher.RunFile{Run: "build", Socket: here}, gone: true},
+		"of a launcher":           {file: launcher.RunFile{Run: "build", Socket: here, Machine: "m"}, gone: true},
+		"with a file of Finder's": {file: launcher.RunFile{Run: "build", Socket: here}, stray: ".DS_Store", gone: true},
+		"of another daemon":       {file: launcher.RunFile{Run: "build", Socket: "another"}},
+		"of another run":          {file: launcher.RunFile{Run: "Build", Socket: here}}, // where the case of letters is ignored
+		"unfinished":              {file: launcher.RunFile{Run: "build", Socket: here}, unfinished: true, why: "leasehold dispatch --resume, or " + yet},
+		"of a killed launcher":    {file: launcher.RunFile{Run: "build", Socket: here, Machine: "m"}, unfinished: true, why: "its launcher did not serve the run to its end: " + yet},
+		"of a living launcher":    {file: launcher.RunFile{Run: "build", Socket: here, Machine: "m", Dispatcher: process.Find(os.Getpid()).Peer}, unfinished: true, why: "is dispatched by process"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := t.TempDir()
+			d, err := launcher.NewDirectory(base, "build", noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, d, c.file)
+			files := []string{"actors/root/stdout.log"}
+			if !c.unfinished {
+				files = append(files, "summary.json")
+			}
+			if c.stray != "" {
+				files = append(files, "actors/"+c.stray)
+			}
+			for _, file := range files {
+				path := filepath.Join(d.Path, file)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			deleted, kept := launcher.DeleteDirectories(base, "build", here)
+			if (deleted > 0) != c.gone || (len(kept) > 0) != (c.why != "") || len(kept) > 0 && !strings.Contains(kept[0].Why, c.why) {
+				t.Errorf("%d are deleted, and left is %v", deleted, kept)
+			}
+			if _, err := os.Stat(d.Path); errors.Is(err, fs.ErrNotExist) != c.gone {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The directories of a run may be on another disk, behind a link. It stays while one does.
+func TestALinkToDirectoriesStays(t *testing.T) {
+	base, disk := t.TempDir(), t.TempDir()
+	if err := os.Symlink(disk, filepath.Join(base, "build")); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		d, err := launcher.NewDirectory(base, "build", noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, d, launcher.RunFile{Run: "build"})
+		if n > 0 {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(d.Path, "summary.json"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if deleted, kept := launcher.DeleteDirectories(base, "build", ""); deleted != 1 || len(kept) != 1 {
+		t.Errorf("%d are deleted, and left is %v", deleted, kept)
+	}
+	if found, err := launcher.FindDirectory(base, "build"); err != nil {
+		t.Errorf("the other: %v, %v", found, err)
 	}
 }
 

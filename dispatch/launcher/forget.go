@@ -6,7 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
+
+	"github.com/leasehold/leasehold/dispatch"
 )
 
 // KeepDirectories is how long the directory of a run is kept after the run has ended.
@@ -20,19 +23,40 @@ type KeptDirectory struct {
 
 // DeleteDirectories deletes the directories in base of a run that has ended. Those in
 // which somebody may still want something stay: the directory of a run that is not over,
-// and one with worktrees, which may have work that nobody has merged.
-func DeleteDirectories(base, run string) (deleted int, kept []KeptDirectory) {
-	for _, path := range runDirectories(base, "*") {
-		if filepath.Base(filepath.Dir(path)) != run { // run is no pattern
+// and one with worktrees, which may have work that nobody has merged. daemon is where the
+// run's agents reached their daemon: another daemon may have a run of that name, too.
+func DeleteDirectories(base, run, daemon string) (deleted int, kept []KeptDirectory) {
+	if dispatch.CheckRun(run) != nil { // it would be a pattern, or another directory
+		return 0, nil
+	}
+	for _, path := range runDirectories(base, run) {
+		d := &Directory{Path: path}
+		f, err := d.RunFile()
+		if err == nil && (f.Run != run || f.Socket != daemon) {
 			continue
 		}
-		if err := (&Directory{Path: path}).delete(); err != nil {
+		if err == nil {
+			err = d.delete()
+		}
+		if err != nil {
 			kept = append(kept, KeptDirectory{path, err.Error()})
 		} else {
 			deleted++
 		}
 	}
 	return deleted, kept
+}
+
+// RunsThrough returns the names of the runs that have directories in base and whose agents
+// reached that daemon.
+func RunsThrough(base, daemon string) (names []string) {
+	for _, path := range runDirectories(base, "*") {
+		if f, err := (&Directory{Path: path}).RunFile(); err == nil && f.Socket == daemon {
+			names = append(names, f.Run)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // DeleteExpired deletes the directories in base of runs that ended more than
@@ -52,6 +76,12 @@ func (d *Directory) delete() error {
 	}
 	defer func() { _ = d.close() }()
 	if !d.Finished() {
+		switch f, _ := d.RunFile(); {
+		case f.Dispatcher.Alive(): // it may be the launcher of a machine, which has no lock
+			return d.dispatchedBy("")
+		case f.Machine != "":
+			return errors.New("its launcher did not serve the run to its end: delete the directory yourself")
+		}
 		return errors.New("the run was not dispatched to its end: continue it with leasehold dispatch --resume, or delete the directory yourself")
 	}
 	trees, err := d.worktrees()
@@ -72,6 +102,9 @@ func (d *Directory) worktrees() (paths []string, err error) {
 		return nil, nil
 	}
 	for _, a := range actors {
+		if !a.IsDir() { // such as .DS_Store
+			continue
+		}
 		p := place{path: filepath.Join(d.Path, actorsDir, a.Name())}
 		if tree := p.keptWorktree(); tree != "" {
 			paths = append(paths, tree)

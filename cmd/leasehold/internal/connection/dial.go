@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -118,6 +119,15 @@ func (d *Dialer) Servers() (urls []string) {
 		}
 	}
 	return urls
+}
+
+// Address is where the agents of a dispatched run reach the daemon: its socket, or its
+// servers elsewhere.
+func (d *Dialer) Address() string {
+	if d.Elsewhere() {
+		return strings.Join(d.Servers(), ",")
+	}
+	return d.Socket
 }
 
 // Avoid lets the next attempt begin with another of the servers elsewhere than that of the

@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -43,10 +42,10 @@ func (d *runDaemon) tell(opts *launcher.Options) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.dialer.Elsewhere() {
-		opts.Socket = d.dialer.Socket
+		opts.Socket = d.dialer.Address()
 		return nil
 	}
-	opts.Servers = strings.Join(d.dialer.Servers(), ",")
+	opts.Servers = d.dialer.Address()
 	if file := os.Getenv("LEASEHOLD_SERVER_CA"); file != "" {
 		opts.Authority, err = filepath.Abs(file)
 	}

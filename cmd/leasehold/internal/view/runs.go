@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/launcher"
+	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 // NewRunsCommand shows runs, and removes those that have ended.
@@ -88,8 +89,9 @@ their retention is over. A run that has not ended is refused: end it first. With
 --ended all runs that have ended are deleted; without --yes it asks first.
 
 The run directory of a dispatched run, with the output of its agents, is kept for 30 days
-after its end. With --files it is deleted now. A run directory with worktrees is never
-deleted: they may have work that is nowhere else.`,
+after its end. With --files it is deleted now, if the run was dispatched with this daemon.
+A run directory with worktrees is never deleted: they may have work that is nowhere else.
+Nor is one of a run that was not dispatched to its end, which can still be resumed.`,
 		Example: `  leasehold actor end --run release-42 root
   leasehold runs rm release-42
   leasehold runs rm --ended --yes
@@ -109,11 +111,16 @@ deleted: they may have work that is nowhere else.`,
 					return err
 				}
 			}
-			c, err := connection.Operator(cmd, true)
+			dialer, err := connection.For(cmd)
+			if err != nil {
+				return j.reply.Refused(cmd, err)
+			}
+			c, err := dialer.Open(cmd.Context(), server.Hello{Operator: true}, true)
 			if err != nil {
 				return j.reply.Refused(cmd, err)
 			}
 			defer c.Close()
+			j.daemon = dialer.Address()
 			if ended {
 				if names, err = j.ended(cmd.Context(), c); err == nil && !yes {
 					err = j.ask(cmd, names)
@@ -130,11 +137,17 @@ deleted: they may have work that is nowhere else.`,
 	cmd.Flags().BoolVar(&j.files, "files", false, "delete their run directories on this machine, too")
 	j.reply.Flag(cmd, "print JSON, one object per line")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+		base, err := place.Runs()
+		if j.files && err == nil {
+			names = launcher.RunNames(base)
+		}
 		for _, r := range knownRuns(cmd, true) {
-			if r.EndedAt != nil && !slices.Contains(args, r.Run) {
+			names = slices.DeleteFunc(names, func(name string) bool { return name == r.Run })
+			if r.EndedAt != nil {
 				names = append(names, r.Run)
 			}
 		}
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) })
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 	return cmd
@@ -142,9 +155,10 @@ deleted: they may have work that is nowhere else.`,
 
 // A deletion is of runs that have ended.
 type deletion struct {
-	reply connection.Reply
-	files bool
-	base  string // where their run directories are
+	reply  connection.Reply
+	files  bool
+	base   string // where their run directories are
+	daemon string // as these name it
 }
 
 // ended asks for the names of the runs that have ended. Those that are known only by
@@ -166,7 +180,7 @@ func (j *deletion) ended(ctx context.Context, c *client.Client) (names []string,
 	if !j.files {
 		return names, err
 	}
-	for _, run := range launcher.RunNames(j.base) {
+	for _, run := range launcher.RunsThrough(j.base, j.daemon) {
 		if !slices.ContainsFunc(list.Runs, func(r ShownRun) bool { return r.Run == run }) {
 			names = append(names, run)
 		}
@@ -207,7 +221,7 @@ func (j *deletion) do(cmd *cobra.Command, c *client.Client, names []string) erro
 			d, err = connection.Decode[deletedRun](answer.Object)
 		}
 		if j.files && (err == nil || connection.IsCode(err, "NOT_FOUND")) {
-			deleted, kept := launcher.DeleteDirectories(j.base, name)
+			deleted, kept := launcher.DeleteDirectories(j.base, name, j.daemon)
 			if d.Directories, d.Kept = &deleted, kept; deleted+len(kept) > 0 {
 				err = nil // a run that was forgotten, too, may have some
 			}
