@@ -205,7 +205,7 @@ func (s setting) serves(have any) bool {
 	case s.program:
 		list, _ := have.([]any)
 		path, _ := append(list, have)[0].(string)
-		_, err := os.Lstat(path)
+		_, err := os.Stat(path)
 		return !filepath.IsAbs(path) || !errors.Is(err, fs.ErrNotExist)
 	case s.least > 0:
 		n, ok := number(have)

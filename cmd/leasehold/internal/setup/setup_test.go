@@ -487,7 +487,11 @@ func TestAProgramThatIsGone(t *testing.T) {
 		{"opencode", ".config/opencode/opencode.json", `{"mcp": {"leasehold": {"type": "local", "command": ["PROGRAM", "mcp", "--name", "me"]}}}`, `"command": ["leasehold", "mcp", "--name", "me"]`},
 		{"codex", ".codex/config.toml", "[mcp_servers.leasehold]\ncommand = \"PROGRAM\"\nargs = [\"mcp\", \"--name\", \"me\"]\n", "command = \"leasehold\"\nargs = [\"mcp\", \"--name\", \"me\"]"},
 	} {
-		for program, gone := range map[string]bool{"/bin/sh": false, "npx": false, "~/bin/leasehold": false, "/nowhere/leasehold": true} {
+		dangling := filepath.Join(t.TempDir(), "leasehold") // as a package manager leaves it
+		if err := os.Symlink("nowhere", dangling); err != nil {
+			t.Fatal(err)
+		}
+		for program, gone := range map[string]bool{"/bin/sh": false, "npx": false, "~/bin/leasehold": false, "/nowhere/leasehold": true, dangling: true} {
 			h := newHome(t)
 			was := strings.ReplaceAll(c.was, "PROGRAM", program)
 			h.write(c.file, was)
