@@ -47,7 +47,8 @@ func NewDispatchCommand() *cobra.Command {
 sub-leads and workers below them with the tools spawn_sublead and spawn_worker.
 dispatch shows the tree until all of it is done: redrawn in place on a terminal, one
 line per event elsewhere. It ends with a summary and the path of the run directory,
-which contains every agent's output.
+which contains every agent's output. Without --dir, dispatch first deletes the run
+directories of runs that ended more than 30 days ago; see leasehold runs rm --help.
 
 Ctrl-C drains: nothing new is started, and agents have the manifest's grace to finish
 before they get SIGTERM and then SIGKILL. A second Ctrl-C ends them now, a third

@@ -34,7 +34,8 @@ an agent, names this machine (machine = "NAME") or one of its labels (label = "g
 The launcher waits for the run to begin, and ends with it. The agents work in --directory,
 which stands for the root's directory: an agent that is to work in a directory below
 that one works in the same place below this. Their programs must be installed here. What
-they write is in a run directory here, and leasehold logs shows it here.
+they write is in a run directory here, and leasehold logs shows it here. Without --dir,
+it first deletes run directories of runs that ended more than 30 days ago.
 
 Whoever may dispatch a run chooses what runs on this machine, as the user that starts
 this command. It takes an operator's token to connect with --server.
