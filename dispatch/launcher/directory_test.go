@@ -1,6 +1,7 @@
 package launcher_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -167,6 +168,39 @@ func TestOnlyFinishedDirectoriesAreDeleted(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// An old directory is deleted unless the user has interrupted that.
+func TestOldDirectoriesAreDeleted(t *testing.T) {
+	base := t.TempDir()
+	d, err := launcher.NewDirectory(base, "build", noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, d, launcher.RunFile{Run: "build"})
+	summary := filepath.Join(d.Path, "summary.json")
+	if err := os.WriteFile(summary, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gone := func() bool {
+		_, err := os.Stat(d.Path)
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	if launcher.DeleteExpired(t.Context(), base); gone() {
+		t.Error("one of today is deleted")
+	}
+	old := time.Now().Add(-launcher.KeepDirectories - time.Hour)
+	if err := os.Chtimes(summary, old, old); err != nil {
+		t.Fatal(err)
+	}
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	if launcher.DeleteExpired(interrupted, base); gone() {
+		t.Error("after an interrupt one is deleted")
+	}
+	if launcher.DeleteExpired(t.Context(), base); !gone() {
+		t.Error("an old one is left")
 	}
 }
 

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,9 +61,13 @@ func RunsThrough(base, daemon string) (names []string) {
 }
 
 // DeleteExpired deletes the directories in base of runs that ended more than
-// [KeepDirectories] ago, as [DeleteDirectories] does.
-func DeleteExpired(base string) {
+// [KeepDirectories] ago, as [DeleteDirectories] does, until ctx ends. Thousands take
+// seconds.
+func DeleteExpired(ctx context.Context, base string) {
 	for _, path := range runDirectories(base, "*") {
+		if ctx.Err() != nil {
+			return
+		}
 		summary, err := os.Stat(filepath.Join(path, summaryFile))
 		if err == nil && time.Since(summary.ModTime()) > KeepDirectories {
 			_ = (&Directory{Path: path}).delete() // what stays is named when somebody deletes it

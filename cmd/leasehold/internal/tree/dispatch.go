@@ -128,6 +128,9 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if j.dir == "" { // another directory is the user's own
+		launcher.DeleteExpired(cmd.Context(), base)
+	}
 	// From here on an interrupt goes to the run, which ends in order. An
 	// interrupt before this point has ended the command's context.
 	interrupts, stop := interruptsOf()
@@ -139,9 +142,6 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 	// its watchdog.
 	if err := launcher.EndLeftovers(cmd.Context(), base); err != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v\n", err)
-	}
-	if j.dir == "" { // another directory is the user's own
-		launcher.DeleteExpired(base)
 	}
 	resume := dir != nil
 	if !resume {

@@ -109,7 +109,7 @@ func serve(cmd *cobra.Command, s launcher.Service, asObject bool) error {
 		if s.Base, err = place.Runs(); err != nil {
 			return err
 		}
-		launcher.DeleteExpired(s.Base)
+		launcher.DeleteExpired(cmd.Context(), s.Base)
 	}
 	self, err := os.Executable()
 	if err != nil {
