@@ -74,6 +74,13 @@ func readRecord(state string) (*record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s, which says what setup wrote, cannot be read: %w", r.path, err)
 	}
+	for path, w := range r.Files {
+		moved := realPath(path) // if a link is where its directory was
+		if _, known := r.Files[moved]; !known && w.Scope == "user" {
+			delete(r.Files, path)
+			r.Files[moved] = w
+		}
+	}
 	return r, nil
 }
 

@@ -638,10 +638,16 @@ func TestDirectoriesBehindLinks(t *testing.T) {
 	if err := errors.Join(os.Rename(h.path(".claude"), h.path("dotfiles/claude")), os.Symlink("dotfiles/claude", h.path(".claude"))); err != nil {
 		t.Fatal(err)
 	}
-	h.ok("claude", "--yes")
+	if err := os.Remove(h.path(".claude/CLAUDE.md")); err != nil {
+		t.Fatal(err)
+	}
+	h.ok("claude", "--yes") // writes the file again
 	h.ok("--uninstall", "--yes")
 	if got := h.read("dotfiles/claude/settings.json"); got != "{}\n" {
 		t.Errorf("--uninstall after a move left\n%s", got)
+	}
+	if _, err := os.Stat(h.path("dotfiles/claude/CLAUDE.md")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("--uninstall after a move left CLAUDE.md: %v", err)
 	}
 }
 
