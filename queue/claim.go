@@ -41,7 +41,7 @@ const ClaimKind call.Kind = "claim"
 
 // Claim takes up to Count tasks. If none is ready, it waits for one, and
 // returns none when the wait is over. A call that is sent again gets those of
-// its tasks that its session still holds. A call whose ctx ends has claimed
+// its tasks that its party still holds. A call whose ctx ends has claimed
 // nothing, unless it was cut off and can be sent again.
 func (q *Queue) Claim(ctx context.Context, c Claim) ([]Claimed, error) {
 	c.Count = cmp.Or(c.Count, 1)
@@ -230,8 +230,8 @@ func (in index) appendFirst(tasks []Claimed, tx *ledger, count int) []Claimed {
 	return tasks
 }
 
-// stillClaimed returns the tasks of a claim's answer that the session still
-// holds.
+// stillClaimed returns the tasks of a claim's answer that the party that claimed
+// them, which is of this session, still holds.
 func (q *Queue) stillClaimed(tx *ledger, session uuid.UUID, answer string) (tasks []Claimed, err error) {
 	for r := record.Read(answer); !r.Done(); {
 		id, token := r.ID(), r.Uint()
@@ -245,6 +245,9 @@ func (q *Queue) stillClaimed(tx *ledger, session uuid.UUID, answer string) (task
 		t, err := getTask(tx, id)
 		if err != nil {
 			return nil, err
+		}
+		if lease.Holder.Party != t.last().Party {
+			continue // another sub-agent has extended the claim, and continues the task
 		}
 		t.ExpiresIn = max(0, lease.Deadline.Sub(tx.Now()))
 		tasks = append(tasks, Claimed{Task: t, Token: token})

@@ -33,6 +33,32 @@ func TestARequestIsThatOfItsParty(t *testing.T) {
 	})
 }
 
+// What a sub-agent claimed and another one goes on with is not the first one's any more: a
+// claim that it sends again gets it as little as one of another session would, and taking
+// back the claim leaves it alone.
+func TestAClaimSentAgainGetsNothingThatAnotherPartyHas(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		session := h.worker("W1")
+		a, b := session.as("a"), session.as("b")
+		for range 2 {
+			h.enqueue(queue.NewTask{})
+		}
+		ask := queue.Claim{RequestID: "1", Count: 2}
+		tasks, err := a.ask(ask)
+		if err != nil || len(tasks) != 2 {
+			t.Fatal(tasks, err)
+		}
+		if _, err := h.Heartbeat(t.Context(), b.Holder, h.run, tasks[0].ID, tasks[0].Token, 0); err != nil {
+			t.Fatal(err)
+		}
+		h.crash()
+		again, err := a.ask(ask)
+		if err != nil || len(again) != 1 || again[0].ID != tasks[1].ID {
+			t.Errorf("a claims %+v, %v; want %s alone", again, err, tasks[1].ID)
+		}
+	})
+}
+
 // Whoever extends a claim continues the task. The claim stays when the party that had
 // it ends, also after a restart, and ends with the party that has it now. What the
 // session extends for its sub-agent stays the sub-agent's.
