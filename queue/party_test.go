@@ -44,7 +44,7 @@ func TestAClaimSentAgainGetsNothingThatAnotherPartyHas(t *testing.T) {
 			h.enqueue(queue.NewTask{})
 		}
 		ask := queue.Claim{RequestID: "1", Count: 2}
-		tasks, err := a.ask(ask)
+		tasks, err := a.askCtx(a.named("c"), ask)
 		if err != nil || len(tasks) != 2 {
 			t.Fatal(tasks, err)
 		}
@@ -52,10 +52,13 @@ func TestAClaimSentAgainGetsNothingThatAnotherPartyHas(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.crash()
-		again, err := a.ask(ask)
+		again, err := a.askCtx(a.named("c"), ask)
 		if err != nil || len(again) != 1 || again[0].ID != tasks[1].ID {
 			t.Errorf("a claims %+v, %v; want %s alone", again, err, tasks[1].ID)
 		}
+		a.undo("c")
+		h.inState(tasks[0].ID, queue.InProgress)
+		h.inState(tasks[1].ID, queue.Ready)
 	})
 }
 
