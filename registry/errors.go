@@ -83,7 +83,7 @@ func (e *WaitError) Next() string {
 // A LostError says how a lease ended that the caller no longer has.
 type LostError struct {
 	Notice
-	Keyed bool // the call's request_id stands for the lost grant, so it gets no other
+	Keyed bool // the call's request_id or Idempotency-Key stands for the lost grant, so it gets no other
 }
 
 func (e *LostError) Error() string {
@@ -96,7 +96,7 @@ func (e *LostError) Error() string {
 	}
 	s += "; acquire it again"
 	if e.Keyed {
-		s += ", with a new request_id,"
+		s += ", with a new request_id (or Idempotency-Key),"
 	}
 	return s + " before you touch what it guards"
 }

@@ -337,7 +337,7 @@ func TestARequestWithAKeyAcquiresOnce(t *testing.T) {
 			for _, id := range held() {
 				p.want(200, "DELETE", "/leases/"+id, "")
 			}
-			if a := p.ask("POST", path, body, "Idempotency-Key", path); a.text("code") != "LEASE_LOST" || len(held()) > 0 {
+			if a := p.ask("POST", path, body, "Idempotency-Key", path); a.text("code") != "LEASE_LOST" || !strings.Contains(a.text("detail"), "with a new request_id (or Idempotency-Key), before") || len(held()) > 0 {
 				t.Errorf("%s again: %d %s; it holds %q", path, a.status, a.body, held())
 			}
 		}

@@ -17,7 +17,7 @@ func TestAnswersToAUsedRequestIDSayToUseANewOne(t *testing.T) {
 		lease := args{"key": "x", "request_id": "once"}
 		w.ok("run_lease_release", args{"lease_id": w.ok("run_lease_acquire", lease)["lease_id"]})
 		lost := w.refused("LEASE_LOST", "run_lease_acquire", lease)
-		if want := `lease "x" is no longer yours: released; acquire it again, with a new request_id, before you touch what it guards`; lost["message"] != want {
+		if want := `lease "x" is no longer yours: released; acquire it again, with a new request_id (or Idempotency-Key), before you touch what it guards`; lost["message"] != want {
 			t.Errorf("the lease: %q, want %q", lost["message"], want)
 		}
 		lease["request_id"] = "again"
