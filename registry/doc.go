@@ -89,9 +89,9 @@
 //
 // Every holder has a row, and its key begins with the key that it holds. A shared
 // one has its first token behind it. So one short scan finds all who hold a key, and
-// none of its longer neighbours. Two questions look at those rows and at the line, and
-// at nothing else: what a party finds that asks or waits (view), and whether somebody
-// wants a lease to end (wanted). Whenever a lease ends, or a place that was in the way
+// none of its longer neighbours. What a party finds that asks or waits (view) is in those
+// rows and in the line, and nowhere else. Whether somebody wants a lease to end (wanted)
+// is in the line alone. Whenever a lease ends, or a place that was in the way
 // goes, the line is served from its front (handOver); when a party comes to have a lease,
 // its own places are served (settle).
 //
