@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
+	"github.com/leasehold/leasehold/queue"
 )
 
 // Endings happen in steps, so that nobody waits long, however large the
@@ -171,10 +172,11 @@ func (e *ender) actor(a Actor, why end) {
 	e.left--
 	ended := a
 	ended.EndedAt, ended.EndCause, ended.EndedBy = tx.Wall(), why.Cause, why.By
-	for se := range sessionsOf(tx, a.ID) {
-		for _, l := range e.s.core.Holds(tx, se.ID, work.MaxLeaseNames-len(ended.Held)) {
-			scope, _ := scopeOf(l.Scope)
-			ended.Held = append(ended.Held, work.LeaseName{Scope: string(scope), Key: l.Key, Reason: why.Cause})
+	for _, scope := range []string{string(LayerScope), string(RunScope), queue.Scope} { // claims are the last, as there may be many
+		for se := range sessionsOf(tx, a.ID) {
+			for _, l := range e.s.core.HoldsIn(tx, se.ID, scope, work.MaxLeaseNames-len(ended.Held)) {
+				ended.Held = append(ended.Held, work.LeaseName{Scope: scope, Key: l.Key, Reason: why.Cause})
+			}
 		}
 	}
 	for se := range sessionsOf(tx, a.ID) {

@@ -430,6 +430,25 @@ func TestACancelledActorIsToldSo(t *testing.T) {
 	})
 }
 
+// claim has a session enqueue tasks and claim them.
+func (h *house) claim(se *dispatch.Session, count int) []queue.Claimed {
+	h.t.Helper()
+	tasks, err := se.Tasks()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for range count {
+		if _, err := tasks.Enqueue(h.t.Context(), queue.NewTask{Queue: "q", Payload: []byte("1")}); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	claimed, err := tasks.Claim(h.t.Context(), queue.Claim{Queues: []string{"q"}, TTL: time.Minute, Count: count})
+	if err != nil || len(claimed) != count {
+		h.t.Fatal(len(claimed), err)
+	}
+	return claimed
+}
+
 // Some clients are shown the text of the refusal and nothing else.
 func TestACancelledActorReadsWhatItLost(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
@@ -439,21 +458,11 @@ func TestACancelledActorReadsWhatItLost(t *testing.T) {
 		for i := range 3 {
 			h.take(se, dispatch.RunScope, fmt.Sprint("key", i), time.Minute)
 		}
-		tasks, err := se.Tasks()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tasks.Enqueue(t.Context(), queue.NewTask{Queue: "q", Payload: []byte("1")}); err != nil {
-			t.Fatal(err)
-		}
-		claimed, err := tasks.Claim(t.Context(), queue.Claim{Queues: []string{"q"}, TTL: time.Minute})
-		if err != nil || len(claimed) != 1 {
-			t.Fatal(claimed, err)
-		}
+		claimed := h.claim(se, 1)
 		if err := h.EndActor(t.Context(), "r", "W1", "enough"); err != nil {
 			t.Fatal(err)
 		}
-		_, err = h.Connect(t.Context(), dispatch.Credentials{Token: token}, peerOf(h, 50))
+		_, err := h.Connect(t.Context(), dispatch.Credentials{Token: token}, peerOf(h, 50))
 		if claim := "lost its claim on task " + claimed[0].ID.String(); err == nil || !strings.Contains(err.Error(), claim) {
 			t.Errorf("without %s: %v", claim, err)
 		}
@@ -470,6 +479,25 @@ func TestACancelledActorReadsWhatItLost(t *testing.T) {
 	if s := e.Error(); !strings.Contains(s, `"key9" and 20 more are released`) {
 		t.Errorf("of many leases: %s", s)
 	}
+}
+
+// An actor may have many claims. They keep none of its leases out of what its end tells.
+func TestManyClaimsHideNoLeaseOfAnEndedActor(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		h.add(dispatch.Root, "", "boss")
+		_, token := h.add(dispatch.Worker, "", "W1")
+		se := h.connect(dispatch.Credentials{Token: token}, 50)
+		h.take(se, dispatch.LayerScope, "a", time.Minute)
+		h.take(se, dispatch.RunScope, "b", time.Minute)
+		h.claim(se, work.MaxLeaseNames)
+		if err := h.EndActor(t.Context(), "r", "W1", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.Connect(t.Context(), dispatch.Credentials{Token: token}, peerOf(h, 50))
+		if err == nil || !strings.Contains(err.Error(), `its leases "a" and "b" are released; it has lost its claims on tasks`) {
+			t.Errorf("it is told %v", err)
+		}
+	})
 }
 
 // A token that is issued anew is the only one, and sessions last.

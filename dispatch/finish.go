@@ -40,10 +40,11 @@ func (s *State) leasesAtExit(tx engine.Tx, run Run, a Actor) (held, lost []work.
 		}
 		return "", false // a claim on a task
 	}
-	for se := range sessionsOf(tx, a.ID) {
-		for _, l := range s.core.Holds(tx, se.ID, work.MaxLeaseNames-len(held)) {
-			if of, ok := scope(l.Scope); ok {
-				held = append(held, work.LeaseName{Scope: string(of), Key: l.Key})
+	for _, of := range []string{layerScope(a.homeLayer()), run.scope()} {
+		word, _ := scope(of)
+		for se := range sessionsOf(tx, a.ID) {
+			for _, l := range s.core.HoldsIn(tx, se.ID, of, work.MaxLeaseNames-len(held)) {
+				held = append(held, work.LeaseName{Scope: string(word), Key: l.Key})
 			}
 		}
 	}

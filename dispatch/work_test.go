@@ -387,6 +387,7 @@ func TestAnExitEndsWhatTheActorHeldAndStopsWhomItSpawned(t *testing.T) {
 		added := h.connect(dispatch.Credentials{Token: token}, 5)
 		h.take(tr.cast["S1"], dispatch.RunScope, "x", time.Hour)
 		h.take(tr.cast["S1"], dispatch.LayerScope, "y", time.Hour)
+		h.claim(tr.cast["S1"], work.MaxLeaseNames) // which hides none of its leases
 		h.take(tr.cast["S1→S2→W1"], dispatch.RunScope, "deep", time.Hour)
 		lost := h.take(tr.cast["S1"], dispatch.RunScope, "lost", time.Second)
 		time.Sleep(2 * time.Second)
