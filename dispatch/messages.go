@@ -247,11 +247,14 @@ func (se *Session) Inbox(ctx context.Context, agent string, wait time.Duration) 
 			return err
 		})
 	})
-	if err != nil || len(ids) == 0 {
+	if err != nil {
 		return nil, 0, err
 	}
-	se.told.Store(true)
 	_ = se.noteUnread(agent, more) // the answer says how many
+	if len(ids) == 0 {
+		return nil, 0, nil
+	}
+	se.told.Store(true)
 	list, err = mail.Read(context.WithoutCancel(ctx), se.state.eng, se.actor.ID, ids)
 	return list, more, err
 }

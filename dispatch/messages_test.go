@@ -348,6 +348,28 @@ func TestALongMessageIsAskedFor(t *testing.T) {
 	})
 }
 
+// An empty inbox, too, says how many messages are left: the next long one is told, although no
+// more are unread than before.
+func TestALongMessageAfterAnEmptyInboxIsTold(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		root, _, _, _ := correspondents(h)
+		_, token := h.add(dispatch.Worker, "", "W3")
+		one, other := h.connect(dispatch.Credentials{Token: token}, 5), h.connect(dispatch.Credentials{Token: token}, 6)
+		for _, when := range []string{"the first", "the next"} {
+			h.send(root, "W3", strings.Repeat("x", mail.MaxText))
+			if _, more, err := one.TakeMessages(t.Context(), ""); more != 1 || err != nil {
+				t.Errorf("%s: %d are unread, %v", when, more, err)
+			}
+			if got := h.inbox(other); len(got) != 1 {
+				t.Errorf("%s: the other session reads %d messages", when, len(got))
+			}
+			expect(t, when, h.inbox(one))
+		}
+		h.hangUp(one)
+		h.hangUp(other)
+	})
+}
+
 // An answer that is still being made when its session ends takes no message from the actor's
 // other sessions.
 func TestASessionThatHasEndedTakesNoMessages(t *testing.T) {
