@@ -20,8 +20,8 @@ type asArg struct {
 }
 
 // asName is the argument that says which sub-agent calls. Every tool accepts
-// it, because a client's plugin may add it to all calls. Only tools whose
-// effect depends on it have it in their schemas.
+// it, because a client's plugin may add it to all calls. Only tools that take or
+// extend something for the sub-agent have it in their schemas.
 const asName = "as"
 
 // withAs returns a context with the party that the arguments of a call name, if
