@@ -139,6 +139,14 @@ func (s *State) present(session uuid.UUID) bool {
 	return s.connectedLocked(session) || s.launchers.KeptOpen(session)
 }
 
+// apart reports whether two names of agents of a session are those of two for sure.
+func (s *State) apart(session uuid.UUID, a, b string) bool {
+	s.mu.Lock()
+	p, ok := s.parties[session]
+	s.mu.Unlock()
+	return !ok || p.agents.apart(a, b)
+}
+
 // connected reports whether a session has a connection.
 func (s *State) connected(session uuid.UUID) bool {
 	s.mu.Lock()

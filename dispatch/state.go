@@ -132,6 +132,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 	s.guests.open, s.guests.came = make(map[guest]*Session), make(chan struct{}, 1)
 	opts.Leases.SessionOpen = sessionOpen
 	opts.Leases.Present = s.present
+	opts.Leases.Apart = s.apart
 	opts.Leases.LayerOf = s.layerOf
 	s.core = registry.New(eng, opts.Leases)
 	s.queue = queue.New(eng, s.core, opts.Tasks)

@@ -239,6 +239,16 @@ func (a *subAgents) known(name string) string {
 	return name
 }
 
+// apart reports whether two names are those of two agents for sure. A sub-agent may have
+// two: its client's for it, and one that it has made up, because we ask it to.
+func (a *subAgents) apart(one, other string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, knownOne := a.Known[one]
+	_, knownOther := a.Known[other]
+	return one == "" || other == "" || knownOne == knownOther
+}
+
 func (a *subAgents) rests(name string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,6 +15,45 @@ import (
 	"github.com/leasehold/leasehold/registry"
 )
 
+// A sub-agent may have two names: its client's for it, and one that it has made up as it was
+// asked to. Releasing its lease under the other is no loss, and nobody is told of one.
+func TestASubAgentReleasesUnderEitherOfItsNames(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		se := h.connect(dispatch.Credentials{Run: "r", Name: "client"}, 1)
+		defer h.hangUp(se)
+		for _, name := range []string{"known", "known too"} {
+			if err := se.Heard(t.Context(), name, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range []struct {
+			holder, by string
+			told       int
+		}{
+			{"made up", "known", 0}, {"known", "made up", 0},
+			{"known", "known too", 1}, {"made up", "made up too", 1}, {"", "known", 1}, {"", "made up", 1},
+		} {
+			g, err := se.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "x", TTL: time.Minute, Holder: registry.Holder{Party: c.holder}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ok, why, err := se.Release(t.Context(), c.by, g.ID); !ok {
+				t.Fatal(why, err)
+			}
+			told := 0
+			for _, reader := range []string{c.holder, ""} {
+				news, _, err := se.TakeNotices(t.Context(), reader, dispatch.Model)
+				if told += len(news); err != nil {
+					t.Error(err)
+				}
+			}
+			if told != c.told {
+				t.Errorf("%q releases the lease of %q: %d losses are told, want %d", c.by, c.holder, told, c.told)
+			}
+		}
+	})
+}
+
 // The daemon that comes after this one knows which sub-agents a session has, so it
 // tells each of its own lease, and the main agent of those that have ended.
 func TestARestartForgetsNoSubAgent(t *testing.T) {

@@ -59,6 +59,11 @@ type Options struct {
 	// session is present.
 	Present func(session uuid.UUID) bool
 
+	// Apart reports whether two names are those of two parties of a session for sure.
+	// Otherwise they may be names of one, which lost nothing if it releases its lease
+	// under the other. If it is nil, they always are those of two.
+	Apart func(session uuid.UUID, a, b string) bool
+
 	// LayerOf returns the run and the layer to which the events of a scope
 	// belong, unless the scope is "run:<id>". If it is nil, the events of such
 	// scopes belong to no run.
@@ -96,6 +101,9 @@ func New(eng engine.Engine, opts Options) *Core {
 	}
 	if opts.Present == nil {
 		opts.Present = func(uuid.UUID) bool { return true }
+	}
+	if opts.Apart == nil {
+		opts.Apart = func(uuid.UUID, string, string) bool { return true }
 	}
 	return &Core{eng: eng, opts: opts, freed: make(map[string]func(Tx, Lease, Cause))}
 }

@@ -259,7 +259,7 @@ func (c *Core) release(tx Tx, caller Holder, id uuid.UUID) (released bool, why s
 	switch { // another party goes on as if it held the lease
 	case l.Holder.Session != caller.Session:
 		cause = ReleasedAside
-	case !l.Holder.same(l.actsFor(caller)):
+	case !l.Holder.same(l.actsFor(caller)) && c.opts.Apart(caller.Session, l.Holder.Party, caller.Party):
 		cause = ReleasedWithin
 	}
 	c.free(tx, l, cause)
