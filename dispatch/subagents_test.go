@@ -16,8 +16,9 @@ import (
 )
 
 // A sub-agent may have two names: its client's for it, and one that it has made up as it was
-// asked to. Releasing its lease under the other is no loss, and nobody is told of one.
-func TestASubAgentReleasesUnderEitherOfItsNames(t *testing.T) {
+// asked to. Renewing or releasing its lease under the other is no loss, and nobody is told of
+// one.
+func TestASubAgentHasItsLeasesUnderEitherOfItsNames(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		se := h.connect(dispatch.Credentials{Run: "r", Name: "client"}, 1)
 		defer h.hangUp(se)
@@ -30,25 +31,36 @@ func TestASubAgentReleasesUnderEitherOfItsNames(t *testing.T) {
 			holder, by string
 			told       int
 		}{
-			{"made up", "known", 0}, {"known", "made up", 0},
-			{"known", "known too", 1}, {"made up", "made up too", 1}, {"", "known", 1}, {"", "made up", 1},
+			{"made up", "known", 0},
+			{"known", "made up", 0},
+			{"known", "known too", 1},
+			{"made up", "made up too", 1},
+			{"", "known", 1},
+			{"", "made up", 1},
 		} {
-			g, err := se.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "x", TTL: time.Minute, Holder: registry.Holder{Party: c.holder}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if ok, why, err := se.Release(t.Context(), c.by, g.ID); !ok {
-				t.Fatal(why, err)
-			}
-			told := 0
-			for _, reader := range []string{c.holder, ""} {
-				news, _, err := se.TakeNotices(t.Context(), reader, dispatch.Model)
-				if told += len(news); err != nil {
-					t.Error(err)
+			for _, renews := range []bool{true, false} {
+				g, err := se.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "x", TTL: time.Minute, Holder: registry.Holder{Party: c.holder}})
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			if told != c.told {
-				t.Errorf("%q releases the lease of %q: %d losses are told, want %d", c.by, c.holder, told, c.told)
+				if renews { // and then has it
+					if _, err := se.Renew(t.Context(), c.by, g.ID, 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if ok, why, err := se.Release(t.Context(), c.by, g.ID); !ok {
+					t.Fatal(why, err)
+				}
+				told := 0
+				for _, reader := range []string{c.holder, ""} {
+					news, _, err := se.TakeNotices(t.Context(), reader, dispatch.Model)
+					if told += len(news); err != nil {
+						t.Error(err)
+					}
+				}
+				if told != c.told {
+					t.Errorf("%q has the lease of %q, and renews it: %t. %d losses are told, want %d", c.by, c.holder, renews, told, c.told)
+				}
 			}
 		}
 	})

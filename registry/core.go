@@ -60,8 +60,8 @@ type Options struct {
 	Present func(session uuid.UUID) bool
 
 	// Apart reports whether two names are those of two parties of a session for sure.
-	// Otherwise they may be names of one, which lost nothing if it releases its lease
-	// under the other. If it is nil, they always are those of two.
+	// Otherwise they may be names of one, which loses nothing if it renews or releases
+	// its lease under the other. If it is nil, they always are those of two.
 	Apart func(session uuid.UUID, a, b string) bool
 
 	// LayerOf returns the run and the layer to which the events of a scope

@@ -74,8 +74,12 @@ func (c *Core) renew(tx Tx, asked call.Call, caller Holder, id uuid.UUID, ttl ti
 			return Lease{}, c.lost(tx, caller, id, Notice{})
 		}
 		cause := Adopted
-		if caller.Session == l.Holder.Session {
+		switch {
+		case caller.Session != l.Holder.Session:
+		case c.opts.Apart(caller.Session, l.Holder.Party, caller.Party):
 			cause = AdoptedWithin
+		default:
+			cause = passedOn
 		}
 		l = c.move(tx, l, caller, cause)
 		asked.Record(tx, adopting, "", 0)
