@@ -106,7 +106,7 @@ func (c *Claim) check() error {
 	case len(c.RequestID) > registry.MaxRequestID:
 		return argumentError("request_id", "must be at most %d bytes", registry.MaxRequestID)
 	}
-	return cmp.Or(registry.CheckTTL(c.TTL), registry.CheckWait(c.Wait))
+	return cmp.Or(registry.CheckParty(c.Holder.Party), registry.CheckTTL(c.TTL), registry.CheckWait(c.Wait))
 }
 
 // claim is the rule. It repeats the call's earlier answer, or takes what is

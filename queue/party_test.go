@@ -1,11 +1,14 @@
 package queue_test
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/leasehold/leasehold/queue"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // as is a sub-agent of the same session.
@@ -59,6 +62,20 @@ func TestAClaimSentAgainGetsNothingThatAnotherPartyHas(t *testing.T) {
 		a.undo("c")
 		h.inState(tasks[0].ID, queue.InProgress)
 		h.inState(tasks[1].ID, queue.Ready)
+	})
+}
+
+// What is no name elsewhere is none in a claim: nothing that is done for the party later
+// would find it.
+func TestAClaimChecksTheNameOfItsParty(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.enqueue(queue.NewTask{})
+		for _, name := range []string{"a\nb", "\xff", strings.Repeat("a", registry.MaxParty+1)} {
+			got, err := h.worker("W1").as(name).ask(queue.Claim{})
+			if wrong, ok := errors.AsType[*registry.ArgumentError](err); !ok || wrong.Argument != "as" {
+				t.Errorf("%q claims %+v: %v", name, got, err)
+			}
+		}
 	})
 }
 
