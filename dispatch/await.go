@@ -79,7 +79,7 @@ func (se *Session) Await(ctx context.Context, party string, refs []string, all b
 	if err != nil {
 		return nil, false, err
 	}
-	ctx, stop := se.withinWait(ctx, party, wait)
+	ctx, stop := se.WithinWait(ctx, party, wait)
 	defer stop()
 	if wait > 0 {
 		if list, done, err = se.look(ctx, ids, all); done || err != nil {

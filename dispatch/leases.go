@@ -53,7 +53,7 @@ func (se *Session) Acquire(ctx context.Context, scope Scope, req registry.Reques
 	if err != nil {
 		return registry.Grant{}, err
 	}
-	ctx, stop := se.withinWait(ctx, req.Holder.Party, req.Wait)
+	ctx, stop := se.WithinWait(ctx, req.Holder.Party, req.Wait)
 	defer stop()
 	req.Holder = se.As(req.Holder.Party)
 	if scope == RunScope {
@@ -88,7 +88,7 @@ func (se *Session) AcquireAll(ctx context.Context, wants []Want, req registry.Re
 			}
 		}
 	}
-	ctx, stop := se.withinWait(ctx, req.Holder.Party, req.Wait)
+	ctx, stop := se.WithinWait(ctx, req.Holder.Party, req.Wait)
 	defer stop()
 	return se.state.core.AcquireAll(ctx, list, req)
 }
@@ -370,10 +370,10 @@ func (se *Session) Within(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// withinWait is Within for a call of an agent that may wait. It ends with the
+// WithinWait is Within for a call of an agent that may wait. It ends with the
 // agent, too. A call that does not wait needs no such context: its transaction
 // finds out whether the session has ended.
-func (se *Session) withinWait(ctx context.Context, agent string, wait time.Duration) (context.Context, func()) {
+func (se *Session) WithinWait(ctx context.Context, agent string, wait time.Duration) (context.Context, func()) {
 	if wait == 0 {
 		return ctx, func() {}
 	}

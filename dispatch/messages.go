@@ -234,7 +234,7 @@ func (se *Session) Inbox(ctx context.Context, agent string, wait time.Duration) 
 	if se.actor.Role.Outside() {
 		return nil, 0, forbidden("an operator is in no run and has no inbox; connect with an actor's token")
 	}
-	ctx, stop := se.withinWait(ctx, agent, wait)
+	ctx, stop := se.WithinWait(ctx, agent, wait)
 	defer stop()
 	watch := se.state.eng.Watch(mail.Key(se.actor.ID))
 	defer watch.Stop()

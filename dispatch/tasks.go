@@ -48,7 +48,7 @@ func (t Tasks) EnqueueMany(ctx context.Context, list []queue.NewTask) ([]queue.T
 
 // Claim claims tasks. It fills in Run of c, and reads only Party of its Holder.
 func (t Tasks) Claim(ctx context.Context, c queue.Claim) ([]queue.Claimed, error) {
-	ctx, stop := t.se.withinWait(ctx, c.Holder.Party, c.Wait)
+	ctx, stop := t.se.WithinWait(ctx, c.Holder.Party, c.Wait)
 	defer stop()
 	c.Run, c.Holder = t.se.run.ID, t.se.As(c.Holder.Party)
 	claimed, err := t.q.Claim(ctx, c)
@@ -102,9 +102,10 @@ func (t Tasks) Get(ctx context.Context, id uuid.UUID) (queue.Detail, error) {
 	return t.q.Get(ctx, t.se.run.ID, id)
 }
 
-// Wait returns the task once it is finished, or when wait is over.
-func (t Tasks) Wait(ctx context.Context, id uuid.UUID, wait time.Duration) (queue.Detail, error) {
-	ctx, stop := t.se.withinWait(ctx, "", wait)
+// Wait returns the task once it is finished, or when wait is over. party is the
+// agent of the session that waits.
+func (t Tasks) Wait(ctx context.Context, party string, id uuid.UUID, wait time.Duration) (queue.Detail, error) {
+	ctx, stop := t.se.WithinWait(ctx, party, wait)
 	defer stop()
 	return t.q.Wait(ctx, t.se.run.ID, id, wait)
 }

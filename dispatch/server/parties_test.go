@@ -210,3 +210,52 @@ func TestASubAgentThatWaitsForAnActorHoldsNothingOfTheOthers(t *testing.T) {
 		}
 	})
 }
+
+// TestTheAnswerToASubAgentThatHasEndedTellsNothing. It ends every call of the sub-agent
+// that waits. Its client shows it to no model, so the main agent would not learn what it
+// has lost.
+func TestTheAnswerToASubAgentThatHasEndedTellsNothing(t *testing.T) {
+	for tool, arguments := range map[string]string{
+		"run_lease_acquire":  `"key":"held",`,
+		"lease_acquire_many": `"leases":[{"scope":"run","key":"held"}],`,
+		"task_claim":         `"queues":["none"],"ttl_secs":60,`,
+		"task_result":        `"task_id":"TASK",`,
+		"kv_wait":            `"path":"/shared/none",`,
+		"actor_inbox":        "",
+	} {
+		t.Run(tool, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDaemon(t, server.Options{})
+				p, id := d.dial(t, "w"), new(int)
+				p.send("%s", initialize)
+				p.receive()
+				main := party{p, "", "", id}
+				main.ask("hook_present", `{"party":"sub"`)
+				main.ask("run_lease_acquire", `{"key":"held"`)
+				main.ask("run_lease_acquire", `{"key":"build","ttl_secs":1`)
+				m, _ := main.ask("task_enqueue", `{"queue":"q","payload":1`)
+				var made struct {
+					ID string `json:"task_id"`
+				}
+				if err := json.Unmarshal(m.Result.StructuredContent, &made); err != nil {
+					t.Fatal(err)
+				}
+				p.call("waits", tool, `{`+strings.Replace(arguments, "TASK", made.ID, 1)+`"wait_secs":50,"as":"sub"}`)
+				time.Sleep(5 * time.Second)
+				p.call("end", "hook_party_end", `{"party":"sub"}`)
+				answers := map[string]string{}
+				for len(answers) < 2 {
+					if m := p.receive(); m.Method == "" {
+						answers[string(m.ID)] = m.text()
+					}
+				}
+				if text := answers[`"waits"`]; !strings.Contains(text, "has ended") || strings.Contains(text, "build") {
+					t.Errorf("the call of the sub-agent that ended: %s", text)
+				}
+				if m, _ := main.ask("queue_stats", `{"queue":"q"`); !strings.Contains(m.text(), `you lost lease "build"`) {
+					t.Errorf("the main agent is told %s", m.text())
+				}
+			})
+		})
+	}
+}

@@ -29,7 +29,7 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 	ctx = withAs(ctx, given)
 	a, err := t.call(ctx, se, given)
 	var news []Notice
-	if !t.unread && ctx.Value(unreadKey{}) == nil {
+	if !t.unread && ctx.Value(unreadKey{}) == nil && !errors.Is(err, dispatch.ErrAgentEnded) {
 		_, inbox := a.(messageList)
 		news = takeNotices(ctx, se, caller(ctx), inbox)
 	}

@@ -191,7 +191,7 @@ func kvWait(ctx context.Context, se *dispatch.Session, a kvWaitArgs) (gotEntry, 
 	if err != nil {
 		return gotEntry{}, err
 	}
-	ctx, stop := se.Within(ctx)
+	ctx, stop := se.WithinWait(ctx, caller(ctx), a.Wait.duration())
 	defer stop()
 	e, _, err := view.Wait(ctx, a.Path, a.MinVersion, a.Wait.duration())
 	return gotEntry{entryOf(e)}, err

@@ -400,7 +400,7 @@ func taskResult(ctx context.Context, tasks dispatch.Tasks, a resultArgs) (result
 	if err != nil {
 		return result{}, err
 	}
-	d, err := tasks.Wait(ctx, id, a.Wait.duration())
+	d, err := tasks.Wait(ctx, caller(ctx), id, a.Wait.duration())
 	if err != nil {
 		return result{}, err
 	}
