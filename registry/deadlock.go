@@ -37,7 +37,7 @@ func (e *DeadlockError) Error() string {
 	advice := fmt.Sprintf("release lease %q first, then ask again", last.Held)
 	switch {
 	case last.Scope == "":
-		advice = fmt.Sprintf("finish without it, as %s waits for you, or ask with wait_secs 0", last.Waiter.Path)
+		advice = fmt.Sprintf("finish without it, as %s waits for you, or ask with wait_secs 0", last.Waiter.name())
 	case last.InLine:
 		advice = fmt.Sprintf("end your wait for lease %q first, then ask again", last.Held)
 	}

@@ -33,7 +33,7 @@ type Notice struct {
 	Reason     string    // of a loss its Cause, otherwise why From wants the lease
 	At         time.Time // on the wall clock
 
-	SupersededBy string // of a loss: path of the actor that holds the lease now; "" if nobody does
+	SupersededBy string // of a loss: path of the actor that holds the lease now, if it is the loser's own with the sub-agent; "" if nobody does
 	Regained     uint64 // of a loss, instead: token of the lease, which the loser has acquired again
 	From         Holder // the first that waits, or the one that offers the lease
 	Waiters      int    // how many wait
@@ -127,7 +127,11 @@ func (n *Notice) successor(tx Tx, actor uuid.UUID) {
 		case mine:
 			continue
 		}
-		n.SupersededBy = cmp.Or(n.SupersededBy, h.Path)
+		name := h.Path // the loser may write to it
+		if h.Actor == actor {
+			name = h.name() // the path alone would be the loser's own
+		}
+		n.SupersededBy = cmp.Or(n.SupersededBy, name)
 		if !l.Shared { // else the loser may share it again
 			return
 		}

@@ -69,6 +69,29 @@ func TestWhoIsBeforeAPartyInLineIsNamed(t *testing.T) {
 	})
 }
 
+// A sub-agent that has lost a lease to another one of its session, or to one of another
+// session of its actor, is told to which: by the path alone, that would be itself.
+func TestAPartyIsToldWhichOtherHasWhatItLost(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		session := h.party("W1")
+		a := session.as("a")
+		for by, want := range map[party]string{
+			session.as("b"):         `W1 (its sub-agent "b")`,
+			session.again().as("a"): `W1 (its sub-agent "a")`,
+			h.party("W2").as("b"):   "W2", // a path to write to
+		} {
+			g := a.acquire(registry.Request{Key: "x", TTL: time.Second})
+			time.Sleep(2 * time.Second)
+			taken := by.acquire(registry.Request{Key: "x"})
+			_, err := a.renew(g, 0)
+			if lost := mustBe[*registry.LostError](t, err); lost.SupersededBy != want {
+				t.Errorf("a reads %s\nwant %s", lost, want)
+			}
+			by.release(taken)
+		}
+	})
+}
+
 func TestTheEndOfAPartyReleasesWhatItHasAndNothingElse(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		session, other := h.party("W1"), h.party("W2")

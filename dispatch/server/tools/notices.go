@@ -27,7 +27,7 @@ type Notice struct {
 	Token        uint64   `json:"token,omitempty" jsonschema:"its fencing token; of what was lost: refused from now on"`
 	Reason       string   `json:"reason,omitempty" jsonschema:"why it was lost, or what it is wanted or offered for"`
 	At           stamp    `json:"at,omitempty"`
-	SupersededBy string   `json:"superseded_by,omitempty" jsonschema:"path of the actor it went to"`
+	SupersededBy string   `json:"superseded_by,omitempty" jsonschema:"path of the actor it went to; of a sub-agent of your own, its name, too"`
 	Regained     uint64   `json:"regained_token,omitempty" jsonschema:"you have acquired it again: its token"`
 	Waiter       *holder  `json:"waiter,omitempty" jsonschema:"who waits first"`
 	Waiters      int      `json:"waiters,omitempty" jsonschema:"how many wait"`
