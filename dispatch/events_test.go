@@ -249,10 +249,10 @@ func TestEveryKindOfEventOccurs(t *testing.T) {
 		waiting.Wait()
 
 		// Messages, one of them retracted.
-		_, err = w1.Send(t.Context(), "W2", "hello", uuid.Nil)
+		_, err = w1.Send(t.Context(), "", "W2", "hello", uuid.Nil)
 		must(err)
 		asked := call.Call{Session: w1.ID(), Name: "1", Print: 1, Log: w1.CallLog()}
-		_, err = w1.Send(call.With(t.Context(), asked), "W2", "never mind", uuid.Nil)
+		_, err = w1.Send(call.With(t.Context(), asked), "", "W2", "never mind", uuid.Nil)
 		must(err)
 		must(w1.Undo(t.Context(), asked))
 

@@ -68,16 +68,18 @@ func (s *Sent) decode(value string) bool {
 type recipient struct {
 	Actor
 	about string // the lease that it holds, if it was addressed as the holder
-	party string // the sub-agent that holds the lease
+	party string // the sub-agent that holds the lease, or wrote the message that is answered
 }
 
-// Send sends a message to another living actor of the run. to is the actor's
+// Send sends a message of an agent of the session to another living actor of the
+// run. to is the actor's
 // path, its id, or its name if the session's actor leads it; or it is
 // "holder of " and the key of a lease of the run or of the session's layer.
-// replyTo is the id of the message that this one answers, or zero. Any actor
+// replyTo is the id of the message that this one answers, or zero: the answer is
+// for the sub-agent that wrote it. Any actor
 // may write to any other of its run. Paths are not secret within a run, because
 // refusals name holders by path.
-func (se *Session) Send(ctx context.Context, to, text string, replyTo uuid.UUID) (sent Sent, err error) {
+func (se *Session) Send(ctx context.Context, agent, to, text string, replyTo uuid.UUID) (sent Sent, err error) {
 	if se.actor.Role.Outside() {
 		return Sent{}, forbidden("an operator is in no run and has no inbox for the answer; connect with an actor's token")
 	}
@@ -90,14 +92,14 @@ func (se *Session) Send(ctx context.Context, to, text string, replyTo uuid.UUID)
 		if err != nil || answered && sent.decode(value) {
 			return err
 		}
-		list, err := se.recipients(tx, to)
+		list, err := se.recipients(tx, agent, to, replyTo)
 		if err != nil {
 			return err
 		}
 		sent = Sent{ID: uuid.New(), At: tx.Wall()}
 		for _, r := range list {
 			m := mail.Message{
-				ID: sent.ID, Sender: se.actor.ID, From: se.actor.Path, Text: text, At: sent.At,
+				ID: sent.ID, Sender: se.actor.ID, From: se.actor.Path, By: agent, Text: text, At: sent.At,
 				ReplyTo: replyTo, About: r.about, Party: r.party,
 			}
 			if err := mail.Post(tx, r.ID, m); err != nil {
@@ -112,9 +114,9 @@ func (se *Session) Send(ctx context.Context, to, text string, replyTo uuid.UUID)
 }
 
 // recipients resolves to.
-func (se *Session) recipients(tx engine.Tx, to string) ([]recipient, error) {
+func (se *Session) recipients(tx engine.Tx, agent, to string, replyTo uuid.UUID) ([]recipient, error) {
 	if key, ok := strings.CutPrefix(to, HolderOf); ok {
-		return se.holders(tx, key)
+		return se.holders(tx, agent, key)
 	}
 	a, err := se.correspondent(tx, to)
 	if err != nil {
@@ -123,7 +125,11 @@ func (se *Session) recipients(tx engine.Tx, to string) ([]recipient, error) {
 	if a.ID == se.actor.ID {
 		return nil, &registry.ArgumentError{Argument: "to", Problem: "must be another actor than yourself"}
 	}
-	return []recipient{{Actor: a}}, nil
+	r := recipient{Actor: a}
+	if writer, party := mail.Writer(tx, se.actor.ID, replyTo); writer == a.ID {
+		r.party = party
+	}
+	return []recipient{r}, nil
 }
 
 // correspondent finds a living actor of the session's run.
@@ -148,7 +154,7 @@ func noActor(name string) error {
 // holders returns the holders of a lease of the run or, if nobody holds that,
 // of the session's layer. For a key that begins with /leases/ the layer comes
 // first.
-func (se *Session) holders(tx engine.Tx, key string) (list []recipient, err error) {
+func (se *Session) holders(tx engine.Tx, agent, key string) (list []recipient, err error) {
 	name := strings.TrimPrefix(key, "/"+kvstore.Leases+"/")
 	layer := se.state.core.Registry(layerScope(se.actor.homeLayer()))
 	list = se.holdersIn(tx, se.state.leasesOf(se.run), key)
@@ -165,7 +171,11 @@ func (se *Session) holders(tx engine.Tx, key string) (list []recipient, err erro
 	case len(list) == 0:
 		return nil, say(ErrNotFound, "nobody holds the lease %q; if you need it, acquire it", key)
 	case len(list) == 1 && list[0].ID == se.actor.ID:
-		return nil, &registry.ArgumentError{Argument: "to", Problem: fmt.Sprintf("must be another actor: you hold %q yourself", key)}
+		holder := fmt.Sprintf("you hold %q yourself", key)
+		if list[0].party != agent {
+			holder = fmt.Sprintf("another agent of your own actor holds %q; lease_list shows which", key)
+		}
+		return nil, &registry.ArgumentError{Argument: "to", Problem: "must be another actor: " + holder}
 	case len(list) > maxHolders:
 		return nil, &registry.LimitError{Which: "holders of one lease that a message goes to", Max: maxHolders}
 	}

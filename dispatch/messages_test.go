@@ -33,7 +33,7 @@ func correspondents(h *house) (root, sub, deep, worker *dispatch.Session) {
 
 func (h *house) send(from *dispatch.Session, to, text string) dispatch.Sent {
 	h.t.Helper()
-	sent, err := from.Send(h.t.Context(), to, text, uuid.Nil)
+	sent, err := from.Send(h.t.Context(), "", to, text, uuid.Nil)
 	if err != nil {
 		h.t.Fatalf("%s writes to %s: %v", from.Actor().Path, to, err)
 	}
@@ -81,7 +81,7 @@ func TestEverybodyOfARunWritesToEverybodyInOrder(t *testing.T) {
 		h.send(worker, "S1→W2", "two")
 		h.send(sub, "W2", "three") // a name in the layer that it leads
 		h.send(worker, deep.Actor().ID.String(), "four")
-		reply, err := deep.Send(t.Context(), "root", "five", first.ID)
+		reply, err := deep.Send(t.Context(), "", "root", "five", first.ID)
 		if err != nil || !slices.Equal(reply.To, []string{"root"}) {
 			t.Errorf("reply: %+v %v", reply, err)
 		}
@@ -97,18 +97,18 @@ func TestEverybodyOfARunWritesToEverybodyInOrder(t *testing.T) {
 			"S1→W9":      is(dispatch.ErrNotFound),
 			"holder of ": is(dispatch.ErrNotFound),
 		} {
-			if _, err := worker.Send(t.Context(), to, "x", uuid.Nil); !want(err) {
+			if _, err := worker.Send(t.Context(), "", to, "x", uuid.Nil); !want(err) {
 				t.Errorf("to %q: %v", to, err)
 			}
 		}
 		if err := h.EndActor(t.Context(), "r", "S1→W2", "over"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := worker.Send(t.Context(), "S1→W2", "x", uuid.Nil); !is(dispatch.ErrNotFound)(err) {
+		if _, err := worker.Send(t.Context(), "", "S1→W2", "x", uuid.Nil); !is(dispatch.ErrNotFound)(err) {
 			t.Errorf("to an actor that has ended: %v", err)
 		}
 		operator := h.connect(dispatch.Credentials{Operator: true}, 9)
-		if _, err := operator.Send(t.Context(), "root", "x", uuid.Nil); !forbidden(err) {
+		if _, err := operator.Send(t.Context(), "", "root", "x", uuid.Nil); !forbidden(err) {
 			t.Errorf("an operator writes: %v", err)
 		}
 		if _, _, err := operator.Inbox(t.Context(), "", 0); !forbidden(err) {
@@ -147,8 +147,11 @@ func TestAMessageToTheHolderOfALease(t *testing.T) {
 		if err != nil || len(list) != 4 || list[0].About != "port 3000" || list[1].About != "plan" || list[2].Party != "reader" {
 			t.Errorf("the holder reads %+v %v", list, err)
 		}
-		if _, err := deep.Send(t.Context(), "holder of port 3000", "x", uuid.Nil); !names("to")(err) {
-			t.Errorf("to itself: %v", err)
+		for agent, want := range map[string]string{"": "you hold", "sub": "another agent of your own actor holds"} {
+			_, err := deep.Send(t.Context(), agent, "holder of port 3000", "x", uuid.Nil)
+			if want = "must be another actor: " + want; !names("to")(err) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q writes to the holder, itself or one beside it: %v", agent, err)
+			}
 		}
 	})
 }
@@ -169,17 +172,17 @@ func TestAnInboxIsBounded(t *testing.T) {
 			_, token := h.add(dispatch.Worker, "", fmt.Sprint("W", i))
 			writers = append(writers, h.connect(dispatch.Credentials{Token: token}, 2+i))
 		}
-		_, err := writers[0].Send(t.Context(), "root", strings.Repeat("x", mail.MaxText+1), uuid.Nil)
+		_, err := writers[0].Send(t.Context(), "", "root", strings.Repeat("x", mail.MaxText+1), uuid.Nil)
 		over("bytes", err)
 		for i, w := range writers[:len(writers)-1] {
 			for n := range mail.MaxFrom {
 				h.send(w, "root", fmt.Sprint(n))
 			}
-			if _, err = w.Send(t.Context(), "root", "x", uuid.Nil); i+2 < len(writers) {
+			if _, err = w.Send(t.Context(), "", "root", "x", uuid.Nil); i+2 < len(writers) {
 				over("from one actor", err)
 			}
 		}
-		_, err = writers[len(writers)-1].Send(t.Context(), "root", "x", uuid.Nil)
+		_, err = writers[len(writers)-1].Send(t.Context(), "", "root", "x", uuid.Nil)
 		over("unread messages of one actor", err)
 		total := 0
 		for n := 1; n > 0; total += n {
@@ -269,7 +272,7 @@ func TestALostAnswerLosesNoMessage(t *testing.T) {
 		}
 		c, ctx := named(root, "send")
 		for range 2 { // sent again, it is one message
-			if _, err := root.Send(ctx, "W1", "once", uuid.Nil); err != nil {
+			if _, err := root.Send(ctx, "", "W1", "once", uuid.Nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -23,6 +23,7 @@ type inbox struct {
 // An entry is a message without its text.
 type entry struct {
 	id, sender uuid.UUID
+	by         string    // the sub-agent of the sender; ""
 	party      string    // the sub-agent of the recipient that it is for; ""
 	size       int       // of its text
 	told       time.Time // instant of the running clock; zero: not told
@@ -115,7 +116,7 @@ func (in *inbox) encode() string {
 	w.Byte(inboxFormat)
 	w.Uint(uint64(len(in.list)))
 	for _, e := range in.list {
-		w.Flags(!e.told.IsZero(), e.lasting, e.party != "")
+		w.Flags(!e.told.IsZero(), e.lasting, e.party != "", e.by != "")
 		w.ID(e.id)
 		w.ID(e.sender)
 		w.Uint(uint64(e.size))
@@ -126,6 +127,9 @@ func (in *inbox) encode() string {
 		if e.party != "" {
 			w.Text(e.party)
 		}
+		if e.by != "" {
+			w.Text(e.by)
+		}
 	}
 	return w.String()
 }
@@ -135,14 +139,17 @@ func (in *inbox) decode(value string) bool {
 	format := r.Byte()
 	for n := min(r.Uint(), uint64(len(value))); n > 0; n-- {
 		var e entry
-		var told, toParty bool
-		r.Flags(&told, &e.lasting, &toParty)
+		var told, toParty, byParty bool
+		r.Flags(&told, &e.lasting, &toParty, &byParty)
 		e.id, e.sender, e.size = r.ID(), r.ID(), int(r.Uint())
 		if told {
 			e.told, e.session = r.Time(), r.ID()
 		}
 		if toParty {
 			e.party = r.Text()
+		}
+		if byParty {
+			e.by = r.Text()
 		}
 		in.list = append(in.list, e)
 	}

@@ -25,11 +25,12 @@ type Message struct {
 	ID      uuid.UUID
 	Sender  uuid.UUID // the actor
 	From    string    // its path
+	By      string    // its sub-agent that wrote; "". It is kept in the inbox alone
 	Text    string
 	At      time.Time // by the wall clock
 	ReplyTo uuid.UUID // the message it answers; zero: none
 	About   string    // key of the lease whose holder it was sent to; ""
-	Party   string    // the recipient's sub-agent that held it; ""
+	Party   string    // the recipient's sub-agent that it is for; ""
 }
 
 const messageFormat = 1
@@ -82,10 +83,20 @@ func Post(tx engine.Tx, to uuid.UUID, m Message) error {
 	case from >= MaxFrom:
 		return &registry.LimitError{Which: "unread messages from one actor to another", Max: MaxFrom}
 	}
-	in.list = append(in.list, entry{id: m.ID, sender: m.Sender, party: m.Party, size: len(m.Text)})
+	in.list = append(in.list, entry{id: m.ID, sender: m.Sender, by: m.By, party: m.Party, size: len(m.Text)})
 	tx.Put(engine.Row{Key: textKey(to, m.ID), Value: m.encode()})
 	in.put(tx)
 	return nil
+}
+
+// Writer returns the actor that wrote a message in an inbox, and its sub-agent. It
+// returns nothing if the message is not kept any more.
+func Writer(tx engine.Tx, to, id uuid.UUID) (actor uuid.UUID, party string) {
+	in := open(tx, to)
+	if e := in.find(id); e != nil {
+		return e.sender, e.by
+	}
+	return uuid.Nil, ""
 }
 
 // Waits reports whether a message is in an inbox and has not been told.

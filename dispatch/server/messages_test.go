@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"strings"
@@ -45,6 +46,40 @@ func tells(t *testing.T, what, text, object string, words ...string) {
 			t.Errorf("%s: %q is to be once in the text and once in the object: %s %s", what, word, text, object)
 		}
 	}
+}
+
+// A sub-agent that wrote to another agent waits for the answer, which is for it and not
+// for the main agent.
+func TestTheAnswerToAMessageIsForTheSubAgentThatWroteIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		a, b := &writer{peer: d.dial(t, "a")}, &writer{peer: d.dial(t, "b")}
+		a.ask("run_lease_acquire", `{"key":"port 3000"}`)
+		subs := []string{"x", "y"}
+		for _, sub := range subs {
+			b.ask("hook_present", fmt.Sprintf(`{"party":%q}`, sub))
+			b.ask("actor_message", fmt.Sprintf(`{"to":"holder of port 3000","text":"when are you done?","as":%q}`, sub))
+		}
+		var got struct {
+			Messages []struct {
+				ID string `json:"message_id"`
+			}
+		}
+		if _, object := a.ask("actor_inbox", `{}`); json.Unmarshal([]byte(object), &got) != nil || len(got.Messages) != len(subs) {
+			t.Fatal(object)
+		}
+		for i := range subs {
+			a.ask("actor_message", fmt.Sprintf(`{"to":"b","text":"soon %d","reply_to":%q}`, i, got.Messages[i].ID))
+		}
+		text, object := b.ask("actor_inbox", `{}`)
+		tells(t, "the main agent", text, object)
+		text, object = b.ask("actor_inbox", `{"as":"y"}`)
+		tells(t, "a sub-agent", text, object, "soon 1", `"as":"y"`)
+		// What one has not read when it ends, the main agent is told.
+		b.ask("hook_party_end", `{"party":"x"}`)
+		text, object = b.ask("actor_inbox", `{}`)
+		tells(t, "the main agent, of what the other has not read", text, object, "soon 0", `"as":"x"`)
+	})
 }
 
 // A message is in the next answer of any tool, whether its client shows its model

@@ -48,10 +48,10 @@ func sendMessage(ctx context.Context, se *dispatch.Session, a messageArgs) (sent
 			return sentMessage{}, err
 		}
 	}
-	sent, err := se.Send(ctx, a.To, a.Text, replyTo)
+	sent, err := se.Send(ctx, caller(ctx), a.To, a.Text, replyTo)
 	if errors.Is(err, dispatch.ErrNotFound) {
 		if file, ok := holderOfFile(ctx, se, a.To); ok {
-			if s, none := se.Send(ctx, file, a.Text, replyTo); !errors.Is(none, dispatch.ErrNotFound) {
+			if s, none := se.Send(ctx, caller(ctx), file, a.Text, replyTo); !errors.Is(none, dispatch.ErrNotFound) {
 				sent, err = s, none
 			}
 		}
@@ -87,7 +87,7 @@ type message struct {
 	At        stamp  `json:"at"`
 	ReplyTo   string `json:"reply_to,omitempty" jsonschema:"message_id of yours that it answers"`
 	About     string `json:"about,omitempty" jsonschema:"the lease that you held when it was sent to its holder"`
-	As        string `json:"as,omitempty" jsonschema:"which of your sub-agents held it"`
+	As        string `json:"as,omitempty" jsonschema:"which of your sub-agents it is for"`
 }
 
 func messageOf(m mail.Message) message {
