@@ -56,11 +56,11 @@ func (s *State) layerOf(tx registry.Tx, scope string) (run uuid.UUID, path strin
 	return l.RunID, l.Path
 }
 
-// NoteRefused records a refused write of the session, if err says that a lease
+// NoteRefused records a refused write of an agent of the session, if err says that a lease
 // or a claim that the write needed was no longer valid. The refusal has changed
 // nothing, so the event gets its own commit.
-func (se *Session) NoteRefused(ctx context.Context, write string, err error) error {
-	e := event.Event{Kind: event.WriteRefused, Cause: write + ": the token is stale"}
+func (se *Session) NoteRefused(ctx context.Context, agent, write string, err error) error {
+	e := event.Event{Kind: event.WriteRefused, Party: agent, Cause: write + ": the token is stale"}
 	var lease *registry.StaleError
 	var claim *queue.StaleError
 	switch {

@@ -70,10 +70,10 @@ func TestWhatHappensInARunIsOnRecord(t *testing.T) {
 		_, err = tasks.Enqueue(t.Context(), queue.NewTask{
 			Queue: "q", Payload: []byte("1"), Fence: registry.Fence{Leases: []registry.Requirement{need}},
 		})
-		if err := w1.NoteRefused(t.Context(), "task_enqueue", err); err != nil {
+		if err := w1.NoteRefused(t.Context(), "", "task_enqueue", err); err != nil {
 			t.Fatal(err)
 		}
-		if err := w1.NoteRefused(t.Context(), "task_enqueue", errors.New("another")); err != nil {
+		if err := w1.NoteRefused(t.Context(), "", "task_enqueue", errors.New("another")); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := tasks.Enqueue(t.Context(), queue.NewTask{Queue: "q", Payload: []byte("1")}); err != nil {
@@ -150,7 +150,7 @@ func TestARefusedWriteIsOnRecordWithItsReason(t *testing.T) {
 			lease(registry.TokenStanding{Held: true, Current: true, Lease: other}), lease(registry.TokenStanding{Held: true, Lease: other}),
 			lease(registry.TokenStanding{}), claim(queue.InProgress), claim(queue.Ready),
 		} {
-			if err := w1.NoteRefused(ctx, "kv_set", refusal); err != nil {
+			if err := w1.NoteRefused(ctx, "", "kv_set", refusal); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -234,7 +234,7 @@ func TestEveryKindOfEventOccurs(t *testing.T) {
 		// Writes that required a lease, and one that the guard let through.
 		need, err := w1.Requirement(dispatch.RunScope, "b", b.Token)
 		must(err)
-		must(w1.NoteRefused(t.Context(), "kv_set", &registry.StaleError{Requirement: need}))
+		must(w1.NoteRefused(t.Context(), "", "kv_set", &registry.StaleError{Requirement: need}))
 		must(w1.NoteOverruled(t.Context(), "", "", &registry.HeldError{Lease: registry.Lease{Key: "a"}}))
 		_, err = w1.NoteChanged(t.Context(), "", 0, &registry.HeldError{Lease: registry.Lease{Key: "a", Holder: w2.Holder()}}, "it changed")
 		must(err)

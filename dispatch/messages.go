@@ -106,7 +106,7 @@ func (se *Session) Send(ctx context.Context, agent, to, text string, replyTo uui
 				return fmt.Errorf("%s: %w", r.Path, err)
 			}
 			sent.To, sent.actors = append(sent.To, r.Path), append(sent.actors, r.ID)
-			note(tx, se.run, se.actor, event.Event{Kind: event.MessageSent, Key: sent.ID.String(), By: r.Path})
+			note(tx, se.run, se.actor, event.Event{Kind: event.MessageSent, Key: sent.ID.String(), Party: agent, By: r.Path})
 		}
 		c.Record(tx, sending, sent.encode(), 0)
 		return nil

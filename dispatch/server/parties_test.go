@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
@@ -258,4 +259,35 @@ func TestTheAnswerToASubAgentThatHasEndedTellsNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWhatASubAgentDidIsOnRecordAsIts, so that a history of a lease and the page tell the
+// agents of a session apart.
+func TestWhatASubAgentDidIsOnRecordAsIts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		p, id := d.dial(t, "w"), new(int)
+		d.dial(t, "other")
+		p.send("%s", initialize)
+		p.receive()
+		sub := party{p, "sub", "", id}
+		sub.ask("run_lease_acquire", `{"key":"k"`)
+		sub.ask("kv_set", `{"path":"/shared/x","value":1,"require_leases":[{"scope":"run","key":"k","token":9999}]`)
+		sub.ask("task_enqueue", `{"queue":"q","payload":1`)
+		sub.ask("task_claim", `{"queues":["q"],"ttl_secs":60`)
+		sub.ask("actor_message", `{"to":"other","text":"hello"`)
+		var by []string
+		page, err := d.state.RunEvents(t.Context(), "r", dispatch.EventQuery{Actor: "w"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page.Events {
+			if e.Party == "sub" {
+				by = append(by, e.Kind.String())
+			}
+		}
+		if got, want := strings.Join(by, " "), "lease_granted write_refused task_claimed message_sent"; got != want {
+			t.Errorf("the sub-agent did %s\nwant %s", got, want)
+		}
+	})
 }

@@ -230,7 +230,7 @@ func submitMany(ctx context.Context, se *dispatch.Session, a submitManyArgs) (su
 		if d.Err == nil {
 			t.State = d.Task.State.String()
 		} else {
-			_ = se.NoteRefused(ctx, "task_submit", d.Err) // the refusal is reported even if this fails
+			_ = se.NoteRefused(ctx, caller(ctx), "task_submit", d.Err) // the refusal is reported even if this fails
 			t.Refusal = RefusalOf(d.Err).Reply().Object
 		}
 		answer.Tasks = append(answer.Tasks, t)

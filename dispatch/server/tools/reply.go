@@ -35,7 +35,7 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 	}
 	if err != nil {
 		if t.Name != "task_heartbeat" { // a heartbeat writes nothing
-			_ = se.NoteRefused(ctx, t.Name, err) // the refusal is reported even if this fails
+			_ = se.NoteRefused(ctx, caller(ctx), t.Name, err) // the refusal is reported even if this fails
 		}
 		if errors.Is(err, registry.ErrSessionEnded) {
 			awaitEnd(ctx, se)
