@@ -84,7 +84,7 @@ func (c *Core) recordDeadlock(tx Tx, e *DeadlockError, reason string) {
 	for i, l := range e.Cycle {
 		if l.Scope != "" {
 			by := e.Cycle[(i+1)%len(e.Cycle)].Waiter
-			c.record(tx, l.Scope, l.Key, caller, event.Event{Kind: event.Deadlock, By: by.Path, Cause: e.text(caller.Path, "waits"), Reason: reason})
+			c.record(tx, l.Scope, l.Key, caller, event.Event{Kind: event.Deadlock, By: by.Path, Cause: e.text(caller.name(), "waits"), Reason: reason})
 			return
 		}
 	}

@@ -9,8 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/call"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -89,6 +92,44 @@ func TestAPartyIsToldWhichOtherHasWhatItLost(t *testing.T) {
 			}
 			by.release(taken)
 		}
+	})
+}
+
+// The record of a deadlock between sub-agents names them. By the path alone, one would
+// wait for itself.
+func TestADeadlockOfPartiesIsOnRecordWithTheirNames(t *testing.T) {
+	run := uuid.New()
+	opts := registry.Options{LayerOf: func(registry.Tx, string) (uuid.UUID, string) { return run, "" }}
+	inHouse(t, opts, func(t *testing.T, h *house) {
+		session := h.party("W1")
+		ask := func(by party, key string) error {
+			_, err := h.Registry("layer:1").Acquire(t.Context(), registry.Request{Key: key, Holder: by.Holder, Wait: time.Second})
+			return err
+		}
+		a, b := session.as("a"), session.as("b")
+		if err := errors.Join(ask(a, "x"), ask(b, "y")); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = ask(a, "y") }()
+		synctest.Wait()
+		mustBe[*registry.DeadlockError](t, ask(b, "x"))
+		const want = `W1 (its sub-agent "b") would wait for lease "x", held by W1 (its sub-agent "a"); W1 (its sub-agent "a") waits for lease "y", held by W1 (its sub-agent "b")`
+		h.view(func(tx registry.Tx) {
+			events, err := event.Read(tx, run, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for e := range events {
+				if e.Kind == event.Deadlock {
+					got = append(got, e.Cause)
+				}
+			}
+			if len(got) != 1 || got[0] != want {
+				t.Errorf("on record is %q\nwant %s", got, want)
+			}
+		})
+		time.Sleep(time.Second)
 	})
 }
 

@@ -102,7 +102,7 @@ func (req *Request) check(wants []Want) error {
 	case len(req.RequestID) > MaxRequestID:
 		return &ArgumentError{"request_id", fmt.Sprintf("must be at most %d bytes", MaxRequestID)}
 	case req.Ticket != uuid.Nil && req.Ticket != ticketOf(req.Holder, wants):
-		return &ArgumentError{"ticket", "must be of an earlier wait of this session for the same lease; leave it out to ask anew"}
+		return &ArgumentError{"ticket", "must be of an earlier wait of yours for the same lease; leave it out to ask anew"}
 	}
 	return nil
 }
