@@ -315,6 +315,7 @@ type task struct {
 
 type attempt struct {
 	Path    string `json:"path" jsonschema:"of the actor"`
+	As      string `json:"as,omitempty" jsonschema:"which of its sub-agents"`
 	BeganAt stamp  `json:"began_at"`
 	EndedAt stamp  `json:"ended_at,omitempty"`
 	Cause   string `json:"cause,omitempty" jsonschema:"how it ended"`
@@ -335,7 +336,7 @@ func taskOf(t queue.Task) task {
 		out.ExpiresInMS = new(t.ExpiresIn.Milliseconds())
 	}
 	for _, a := range t.Attempts {
-		out.Attempts = append(out.Attempts, attempt{a.Path, stampOf(a.BeganAt), instant(a.EndedAt), a.Cause})
+		out.Attempts = append(out.Attempts, attempt{a.Path, a.Party, stampOf(a.BeganAt), instant(a.EndedAt), a.Cause})
 	}
 	return out
 }

@@ -95,7 +95,7 @@ type shownTask struct {
 }
 
 type shownAttempt struct {
-	Path    string
+	shownHolder
 	BeganAt time.Time  `json:"began_at"`
 	EndedAt *time.Time `json:"ended_at"`
 	Cause   string
@@ -111,13 +111,13 @@ func (t shownTask) last() (a shownAttempt) {
 	return a
 }
 
-// holder returns the path of the actor that works on a task. expires returns the time
+// holder returns the party that works on a task. expires returns the time
 // until it loses the task.
 func (t shownTask) holder() string {
 	if t.State != queue.InProgress.String() {
 		return ""
 	}
-	return t.last().Path
+	return t.last().String()
 }
 
 func (t shownTask) expires(since time.Duration) string {
@@ -138,7 +138,7 @@ func (t shownTask) note() string {
 	case t.RunAt != nil:
 		return "due in " + terminal.Remaining(terminal.Millis(time.Until(*t.RunAt).Milliseconds()), 0)
 	case last.Cause != "":
-		return fmt.Sprintf("back from %s: %s", last.Path, last.Cause)
+		return fmt.Sprintf("back from %s: %s", last.String(), last.Cause)
 	default:
 		return ""
 	}
@@ -176,7 +176,7 @@ func drawDead(limit int) drawing {
 	return drawList(limit, "no dead tasks", columns, func(t shownTask, _ time.Duration) []string {
 		var causes []string
 		for _, a := range t.Attempts {
-			causes = append(causes, a.Path+": "+a.Cause)
+			causes = append(causes, a.String()+": "+a.Cause)
 		}
 		return []string{t.TaskID, t.Queue, t.note(), terminal.Clip(strings.Join(causes, "; "), maxShownValue)}
 	})
@@ -260,7 +260,7 @@ func drawAttempts(attempts []shownAttempt) *terminal.Table {
 		if a.EndedAt != nil {
 			took = a.EndedAt.Sub(a.BeganAt)
 		}
-		t.AddTexts(strconv.Itoa(i+1), a.Path, terminal.Brief(time.Since(a.BeganAt))+" ago", terminal.Brief(took), a.Cause)
+		t.AddTexts(strconv.Itoa(i+1), a.String(), terminal.Brief(time.Since(a.BeganAt))+" ago", terminal.Brief(took), a.Cause)
 	}
 	return t
 }

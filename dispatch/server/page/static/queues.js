@@ -116,7 +116,7 @@ export class QueuesView {
     const last = t.attempts.at(-1);
     const open = t.state === "ready" || t.state === "delayed" || t.state === "in_progress";
     return h("li", {}, h("div", { class: "task-head" }, h("code", { title: t.task_id }, t.task_id.slice(0, 8)), state(lookOfTask[t.state] || lookOfTask.ready, t.state.replaceAll("_", " ")), h("span", { class: "hint" }, "attempt " + t.attempt + " of " + t.max_attempts)),
-      h("p", { class: "hint" }, [t.state === "in_progress" && last ? "with " + last.path + " for another " + span(t.expires_in_ms || 0) : "", last?.cause, "from " + t.enqueued_by + ", " + ago(t.enqueued_at)].filter(Boolean).join("; ")),
+      h("p", { class: "hint" }, [t.state === "in_progress" && last ? "with " + last.path + (last.as ? " (as " + last.as + ")" : "") + " for another " + span(t.expires_in_ms || 0) : "", last?.cause, "from " + t.enqueued_by + ", " + ago(t.enqueued_at)].filter(Boolean).join("; ")),
       this.ui.acts() ? h("div", { class: "buttons" }, open ? h("button", { type: "button", class: "danger small", "data-task": t.task_id + "c", "aria-label": "Cancel task " + t.task_id.slice(0, 8), onclick: () => this.cancel(t) }, "Cancel") : "",
         t.state === "dead" ? h("button", { type: "button", class: "plain small", "data-task": t.task_id + "r", "aria-label": "Redrive task " + t.task_id.slice(0, 8), onclick: () => this.redrive({ queue: t.queue }, t) }, "Redrive") : "") : "");
   }
