@@ -14,7 +14,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
-	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -100,12 +99,11 @@ func runWants(keys []string) []Want {
 
 // GiveBack releases the new leases of a write that will not happen.
 func (se *Session) GiveBack(ctx context.Context, grants []registry.Grant) error {
-	ctx = call.With(ctx, call.Call{}) // none of these releases is all that the call does
 	for _, g := range grants {
 		if g.Reentrant {
 			continue
 		}
-		if _, _, err := se.state.core.Release(ctx, g.Holder, g.ID); err != nil {
+		if err := se.state.core.GiveBack(ctx, g.Holder, g.ID); err != nil {
 			return err
 		}
 	}
@@ -132,15 +130,20 @@ func (se *Session) Present(ctx context.Context, party string) error {
 func (se *Session) LetGo(ctx context.Context, party string, all bool) error {
 	g := &se.state.guard
 	g.mu.Lock()
-	var ids []uuid.UUID
+	ids := make(map[string][]uuid.UUID)
 	for w, held := range g.held {
 		if w.session == se.id && (all || w.party == party) {
-			ids = slices.AppendSeq(ids, maps.Values(held))
+			ids[w.party] = slices.Collect(maps.Values(held))
 			delete(g.held, w)
 		}
 	}
 	g.mu.Unlock()
-	return se.releaseAll(ctx, ids)
+	for party, its := range ids {
+		if err := se.giveBackAll(ctx, party, its); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // LetGoOf gives back what the guard has taken of some keys for a party.
@@ -156,13 +159,12 @@ func (se *Session) LetGoOf(ctx context.Context, party string, keys []string) err
 		}
 	}
 	g.mu.Unlock()
-	return se.releaseAll(ctx, ids)
+	return se.giveBackAll(ctx, party, ids)
 }
 
-func (se *Session) releaseAll(ctx context.Context, ids []uuid.UUID) error {
-	ctx = call.With(ctx, call.Call{}) // none of these releases is all that the call does
+func (se *Session) giveBackAll(ctx context.Context, party string, ids []uuid.UUID) error {
 	for _, id := range ids {
-		if _, _, err := se.state.core.Release(ctx, se.Holder(), id); err != nil && !errors.Is(err, registry.ErrNotHolder) {
+		if err := se.state.core.GiveBack(ctx, se.As(party), id); err != nil {
 			return err
 		}
 	}

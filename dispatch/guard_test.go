@@ -194,6 +194,37 @@ func TestAWriterLetsGoOfNothingThatAnotherSessionTookOver(t *testing.T) {
 	})
 }
 
+// What another agent of the session goes on with is not given back with what the writer
+// has written to either.
+func TestAWriterLetsGoOfNothingThatAnotherAgentContinues(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		one := h.hook(10)
+		one.expect(true, "", "file:a", "file:b", "file:c")
+		se := h.SessionsOf(10)[0]
+		for _, key := range []string{"file:a", "file:b"} {
+			held, err := se.LeasesOn(t.Context(), dispatch.RunScope, key)
+			if err != nil || len(held) != 1 {
+				t.Fatal(held, err)
+			}
+			if _, err := se.Renew(t.Context(), "sub", held[0].ID, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := se.LetGoOf(t.Context(), "", []string{"file:a"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, all := range []bool{false, true} {
+			if err := se.LetGo(t.Context(), "", all); err != nil {
+				t.Fatal(err)
+			}
+		}
+		two := h.hook(20)
+		two.expect(false, "", "file:a")
+		two.expect(false, "", "file:b")
+		two.expect(true, "", "file:c")
+	})
+}
+
 // A user who begins another conversation in the same client finds the files free that
 // the last one has written to, once it rests. While it works it keeps them, it keeps
 // what it asked for itself, and whoever waits gets a file first.

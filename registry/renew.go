@@ -273,6 +273,17 @@ func (c *Core) release(tx Tx, caller Holder, id uuid.UUID) (released bool, why s
 	return true, "", nil
 }
 
+// GiveBack ends a lease that a party still holds. It leaves a lease alone that another
+// party has adopted.
+func (c *Core) GiveBack(ctx context.Context, h Holder, id uuid.UUID) error {
+	return c.update(engine.Needed(ctx), h, func(tx Tx) error {
+		if l, ok := leaseByID(tx, id); ok && l.Holder.same(h) {
+			c.free(tx, l, Released)
+		}
+		return nil
+	})
+}
+
 // requested returns the call with a request_id that was granted the lease.
 func (l *Lease) requested() call.Call {
 	return call.Call{}.Requested(l.Holder.Session, l.RequestID, 0)
