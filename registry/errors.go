@@ -91,8 +91,8 @@ func (e *LostError) Error() string {
 		return fmt.Sprintf("you lost lease %q (%s) and hold it again, with token %d and another lease_id; use that one, which lease_list shows", e.Key, e.Reason, e.Regained)
 	}
 	s := fmt.Sprintf("lease %q is no longer yours: %s", e.Key, e.Reason)
-	if e.SupersededBy != "" {
-		s += ", now held by " + e.SupersededBy
+	if e.NowWith != "" {
+		s += ", now held by " + e.NowWith
 	}
 	s += "; acquire it again"
 	if e.Keyed {

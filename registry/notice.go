@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"iter"
 	"math"
 	"slices"
@@ -33,7 +32,8 @@ type Notice struct {
 	Reason     string    // of a loss its Cause, otherwise why From wants the lease
 	At         time.Time // on the wall clock
 
-	SupersededBy string // of a loss: path of the actor that holds the lease now, if it is the loser's own with the sub-agent; "" if nobody does
+	SupersededBy string // of a loss: path of the actor that holds the lease now; "" if nobody does
+	NowWith      string // of a loss: name of the party that holds it now, for readers; "" if nobody does
 	Regained     uint64 // of a loss, instead: token of the lease, which the loser has acquired again
 	From         Holder // the first that waits, or the one that offers the lease
 	Waiters      int    // how many wait
@@ -122,16 +122,14 @@ func (n *Notice) successor(tx Tx, actor uuid.UUID) {
 		mine := h.Actor == actor && h.Party == n.Party && (h.Session == n.Session || n.Session == uuid.Nil)
 		switch {
 		case mine && l.Key == n.Key:
-			n.Regained, n.SupersededBy = l.Token, ""
+			n.Regained, n.SupersededBy, n.NowWith = l.Token, "", ""
 			return
 		case mine:
 			continue
 		}
-		name := h.Path // the loser may write to it
-		if h.Actor == actor {
-			name = h.name() // the path alone would be the loser's own
+		if n.SupersededBy == "" {
+			n.SupersededBy, n.NowWith = h.Path, h.name()
 		}
-		n.SupersededBy = cmp.Or(n.SupersededBy, name)
 		if !l.Shared { // else the loser may share it again
 			return
 		}

@@ -81,13 +81,14 @@ func TestAPartyIsToldWhichOtherHasWhatItLost(t *testing.T) {
 		for by, want := range map[party]string{
 			session.as("b"):         `W1 (its sub-agent "b")`,
 			session.again().as("a"): `W1 (its sub-agent "a")`,
-			h.party("W2").as("b"):   "W2", // a path to write to
+			h.party("W2").as("b"):   `W2 (its sub-agent "b")`,
 		} {
 			g := a.acquire(registry.Request{Key: "x", TTL: time.Second})
 			time.Sleep(2 * time.Second)
 			taken := by.acquire(registry.Request{Key: "x"})
 			_, err := a.renew(g, 0)
-			if lost := mustBe[*registry.LostError](t, err); lost.SupersededBy != want {
+			lost := mustBe[*registry.LostError](t, err)
+			if !strings.Contains(lost.Error(), ", now held by "+want+";") || lost.SupersededBy != by.Path {
 				t.Errorf("a reads %s\nwant %s", lost, want)
 			}
 			by.release(taken)

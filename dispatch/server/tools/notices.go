@@ -27,12 +27,13 @@ type Notice struct {
 	Token        uint64   `json:"token,omitempty" jsonschema:"its fencing token; of what was lost: refused from now on"`
 	Reason       string   `json:"reason,omitempty" jsonschema:"why it was lost, or what it is wanted or offered for"`
 	At           stamp    `json:"at,omitempty"`
-	SupersededBy string   `json:"superseded_by,omitempty" jsonschema:"path of the actor it went to; of a sub-agent of your own, its name, too"`
+	SupersededBy string   `json:"superseded_by,omitempty" jsonschema:"path of the actor it went to"`
 	Regained     uint64   `json:"regained_token,omitempty" jsonschema:"you have acquired it again: its token"`
 	Waiter       *holder  `json:"waiter,omitempty" jsonschema:"who waits first"`
 	Waiters      int      `json:"waiters,omitempty" jsonschema:"how many wait"`
 	Holder       *holder  `json:"holder,omitempty" jsonschema:"who offers it, and holds it until you acquire it"`
 	Message      *message `json:"message,omitempty"`
+	nowWith      string   // the party it went to, for the text
 }
 
 // Codes of notices.
@@ -50,7 +51,7 @@ const (
 func NoticeOf(l registry.Notice) Notice {
 	n := Notice{
 		Code: leaseLost, Scope: scopeWord(l.Scope), Token: l.Token,
-		As: l.Party, Reason: l.Reason, At: instant(l.At), SupersededBy: l.SupersededBy, Regained: l.Regained,
+		As: l.Party, Reason: l.Reason, At: instant(l.At), SupersededBy: l.SupersededBy, nowWith: l.NowWith, Regained: l.Regained,
 	}
 	if l.LeaseID != uuid.Nil { // a claim has none
 		n.LeaseID = l.LeaseID.String()
@@ -181,7 +182,7 @@ func (n Notice) String() string {
 	}
 	s := fmt.Sprintf("%s lost %s %q (%s)", n.whose("you", ""), what, n.Name+n.Key, n.Reason)
 	if n.SupersededBy != "" {
-		s += ", now held by " + n.SupersededBy
+		s += ", now held by " + cmp.Or(n.nowWith, n.SupersededBy) // another server says only the path
 	}
 	if n.Regained != 0 {
 		s += fmt.Sprintf(", and it was acquired again, with token %d", n.Regained)
