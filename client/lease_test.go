@@ -81,7 +81,7 @@ func TestMessagesAreLeftForTheModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if _, err := other.Send(t.Context(), "one", "when are you done?", uuid.Nil); err != nil {
+		if _, err := other.Send(t.Context(), "", "one", "when are you done?", uuid.Nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := acquire(t, c, "deploy", client.LeaseOptions{}).Release(t.Context()); err != nil {
