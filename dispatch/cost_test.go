@@ -651,6 +651,7 @@ func TestAnAnswerThatTellsNothingReadsNothing(t *testing.T) {
 		}
 		quiet := func(when string, by dispatch.Audience) {
 			t.Helper()
+			synctest.Wait() // for what the state itself writes after it was opened
 			before := count.updates.Load()
 			answer(by) // the first may look whether there is something
 			told, read := answer(by)
