@@ -130,6 +130,13 @@ func TestTheNextConversationMayWrite(t *testing.T) {
 		}
 		writes(one, "a", true)
 		writes(one, "b", false)
+		if client == "codex" { // OpenCode's agents cannot be told at the end of a turn
+			one.said("", "call", "actor_message", "to=holder of file:codex.ts", "text=one more thing")
+			if told := one.run(client, fmt.Sprintf(say.over, shop, "a")); !strings.Contains(told, "one more thing") {
+				t.Errorf("at the end of its turn the agent is told %s", told)
+			}
+			writes(one, "b", false) // the agent goes on
+		}
 		one.run(client, fmt.Sprintf(say.over, shop, "a"))
 		if client == "opencode" { // the clients of Codex's hooks are their parent: this process
 			writes(two, "c", false)
@@ -148,6 +155,43 @@ func TestTheNextConversationMayWrite(t *testing.T) {
 	}
 }
 
+// A call of a tool of ours is that of the sub-agent that the hook has named before it.
+func TestTheHookNamesTheSubAgentOfACall(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	client, _ := startShim(t, "--directory", shop)
+	client.handshake()
+	h := &hooked{t: t, dir: shop, pid: os.Getpid()} // which has started the shim
+	for id, agent := range []string{"", "a"} {
+		h.run("claude", fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"mcp__leasehold__run_lease_acquire","tool_use_id":"u%d","agent_id":%q}`, shop, id, agent))
+		client.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":"k%d"},"_meta":{"claudecode/toolUseId":"u%[2]d"}}}`, id+10, id))
+		client.answer(id + 10)
+		if list := h.said("", "call", "lease_list", fmt.Sprintf("prefix=k%d", id)); strings.Contains(list, `"as":"a"`) != (agent == "a") {
+			t.Errorf("a call of agent %q: %s", agent, list)
+		}
+	}
+}
+
+// A sub-agent may go on with the files of the agent that starts it. When it has ended, the
+// agent keeps what it has taken meanwhile.
+func TestAnAgentLeavesItsFilesToItsSubAgents(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	h := newHooked(t, shop)
+	h.mayWrite("a.ts", "")
+	h.mayNotWrite("a.ts", `,"agent_id":"s"`)
+	starts := `{"cwd":%q,"hook_event_name":%q,"tool_name":"Agent"}`
+	h.run("claude", fmt.Sprintf(starts, shop, "PreToolUse"))
+	h.mayWrite("a.ts", `,"agent_id":"s"`)
+	h.mayWrite("b.ts", "")
+	h.run("claude", fmt.Sprintf(starts, shop, "PostToolUse"))
+	h.mayNotWrite("b.ts", `,"agent_id":"s"`)
+}
+
 // A model whose conversation goes on in another process is told that what it held there
 // has ended, also while no daemon runs; and what it holds, if it is the same process.
 func TestTheHookTellsAModelThatItWasResumed(t *testing.T) {
@@ -158,11 +202,11 @@ func TestTheHookTellsAModelThatItWasResumed(t *testing.T) {
 	begin := func(name, source string) string {
 		return strings.ReplaceAll(h.run(name, fmt.Sprintf(`{"cwd":%q,"session_id":"s","hook_event_name":"SessionStart","source":%q}`, shop, source)), `\"`, `"`)
 	}
-	ended := func(when string) {
+	ended := func(when, words string) {
 		t.Helper()
 		for name, sources := range map[string][]string{"claude": {"resume", "fork"}, "codex": {"resume"}, "gemini": {"resume"}, "qwen": {"resume"}} {
 			for _, source := range sources {
-				if told := begin(name, source); !strings.Contains(told, "was resumed") || !strings.Contains(told, "have ended") || strings.Contains(told, "you still hold") {
+				if told := begin(name, source); !strings.Contains(told, "was resumed") || !strings.Contains(told, words) || strings.Contains(told, "you still hold") {
 					t.Errorf("%s, at %s, %s: the model is told %s", name, source, when, told)
 				}
 			}
@@ -171,9 +215,12 @@ func TestTheHookTellsAModelThatItWasResumed(t *testing.T) {
 			}
 		}
 	}
-	ended("without a daemon")
+	ended("without a daemon", "before may have ended; look with lease_list")
 	startDaemon(t)
-	ended("with a daemon")
+	ended("with a daemon", "before have ended, except those named here")
+	if told := begin("kimi", "resume"); told != "" {
+		t.Errorf("kimi would tell its user, and not its model: %s", told)
+	}
 	client, _ := startShim(t, "--directory", shop) // of this process
 	client.handshake()
 	client.call(11, "run_lease_acquire", `{"key":"deploy"}`)
@@ -267,6 +314,8 @@ func TestTheHookKeepsClientsApart(t *testing.T) {
 	one.mayNotWrite("src/app.ts", `,"agent_id":"a"`)
 	one.mayWrite("b.ts", `,"agent_id":"a"`)
 	one.mayNotWrite("b.ts", `,"agent_id":"b"`, `for its sub-agent "a"`)
+	one.run("claude", `{"hook_event_name":"SubagentStop"}`) // of one that its client does not name
+	one.mayNotWrite("b.ts", `,"agent_id":"b"`)
 	one.run("claude", `{"hook_event_name":"SubagentStop","agent_id":"a"}`)
 	one.mayWrite("b.ts", `,"agent_id":"b"`)
 	// A patch is all or nothing.
@@ -280,6 +329,7 @@ func TestTheHookKeepsClientsApart(t *testing.T) {
 	three := newHooked(t, other)
 	three.mayWrite("src/app.ts", "")
 	three.mayNotWrite(filepath.Join(shop, "src/app.ts"), "", "try again then")
+	three.mayNotWrite("src/app.ts", fmt.Sprintf(`,"cwd":%q`, shop), "wait_secs 50") // it works there, wherever its hook runs
 	one.mayNotWrite(filepath.Join(other, "src/app.ts"), "")
 	// The end of a session.
 	one.run("claude", `{"hook_event_name":"SessionEnd"}`)
@@ -470,6 +520,21 @@ func TestTheHookTellsWhatIsNotTold(t *testing.T) {
 		if told := h.run(name, next); !strings.Contains(told, file) || !strings.Contains(told, "lost lease") {
 			t.Errorf("%s is told of its loss: %s", name, told)
 		}
+	}
+	// A refusal has it, too. A sub-agent is told before it ends, and goes on with that.
+	holder, other := newHooked(t, shop), newHooked(t, shop)
+	holder.mayWrite("held.txt", "")
+	other.mayWrite("main.txt", "")
+	other.mayWrite("sub.txt", `,"agent_id":"a"`)
+	leasehold("revoke", "file:main.txt", "--reason", "it is mine")
+	leasehold("revoke", "file:sub.txt", "--reason", "that, too")
+	other.mayNotWrite("held.txt", "", "lost lease", "main.txt", "it is mine")
+	end := `{"hook_event_name":"SubagentStop","agent_id":"a"}`
+	if told := other.run("claude", end); !strings.Contains(told, `"decision":"block"`) || !strings.Contains(told, "sub.txt") {
+		t.Errorf("a sub-agent is about to end: %s", told)
+	}
+	if again := other.run("claude", end); again != "" {
+		t.Errorf("a sub-agent may not end: %s", again)
 	}
 }
 
