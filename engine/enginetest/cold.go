@@ -313,6 +313,11 @@ func getAnswersOutside(w *world) {
 			w.Errorf("get %q: %v, %t, %v", key, got, ok, err)
 		}
 	}
+	w.updateAs(true, func(tx engine.Tx) { tx.Put(hot) }) // which need not be on the disk yet
+	w.updateAs(true, func(tx engine.Tx) { tx.Delete("~b") })
+	if got, err := w.Read(w.Context(), "~b"); err != nil || !same(got, engine.Row{}) {
+		w.Errorf("a local commit has deleted ~b, and it is still read: %q, %v", got.Key, err)
+	}
 	if _, _, err := w.Get(cancelled(w, errRefused), "~b"); !errors.Is(err, errRefused) {
 		w.Errorf("get: %v", err)
 	}
