@@ -3,6 +3,7 @@ package enginetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 var locals = []test{
 	{"ATransactionSeesTheOneBefore", aTransactionSeesTheOneBefore},
 	{"ALocalCommitSurvivesTheProcess", aLocalCommitSurvivesTheProcess},
+	{"CloseTakesALocalCommitToTheDisk", closeTakesALocalCommit},
 	{"APowerCutLosesASuffixOfLocalCommits", aPowerCutLosesASuffix},
 	{"WhatAnotherMachineSawSurvivesAPowerCut", whatAnotherMachineSaw},
 	{"SyncMakesALocalCommitSurviveTheMachine", syncMakesALocalCommitSurvive},
@@ -98,6 +100,27 @@ func aLocalCommitSurvivesTheProcess(w *world) {
 			w.want(want...)
 		}
 	}
+}
+
+// closeTakesALocalCommit to the disk, for which nobody else has waited.
+func closeTakesALocalCommit(w *world) {
+	var want []engine.Row
+	for i := range 3 {
+		for _, r := range []engine.Row{row(numbered(i), "1"), row(coldNumbered(i), "2")} {
+			want = append(want, r)
+			w.updateAs(true, func(tx engine.Tx) { tx.Put(r) })
+			w.check()
+			if err := w.Close(); err != nil {
+				w.Fatalf("close: %v", err)
+			}
+			if w.canCrash() {
+				w.state.Crash()
+			}
+			w.open()
+		}
+	}
+	slices.SortFunc(want, byKey)
+	w.want(want...)
 }
 
 // aPowerCutLosesASuffix numbers its commits. After a power cut the commits up
