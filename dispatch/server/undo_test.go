@@ -237,20 +237,27 @@ func TestAnAnswerUnreadBehindManyOthersIsUndone(t *testing.T) {
 	url := d.listenTCP(t)
 	session := openOver(t, url, token)
 	host := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp")
-	nc, err := net.Dial("tcp", host)
-	if err != nil {
-		t.Fatal(err)
+	_, port, _ := net.SplitHostPort(host)
+	var unread []net.Conn
+	for n, name := range []string{host, "localhost:" + port, "LocalHost:" + port} {
+		nc, err := net.Dial("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unread = append(unread, nc)
+		body := acquireLine(n, fmt.Sprint("k", n))
+		fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			name, token, session, len(body), body)
+		if _, err := nc.Read(make([]byte, 1)); err != nil { // it is answered
+			t.Fatal(err)
+		}
 	}
-	body := acquireLine(0, "k0")
-	fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		host, token, session, len(body), body)
-	if _, err := nc.Read(make([]byte, 1)); err != nil { // it is answered
-		t.Fatal(err)
-	}
-	for n := 1; n < 100; n++ {
+	for n := len(unread); n < 100; n++ {
 		giveUp(t, url, token, session, n, time.Hour)
 	}
-	nc.Close()
+	for _, nc := range unread {
+		nc.Close()
+	}
 	expectFree(t, d, path, 100)
 }
 
