@@ -109,7 +109,7 @@ func TestAClosedConnectionCountsNoMore(t *testing.T) {
 }
 
 // An actor whose requests are refused waits for itself only, and the daemon does not wait
-// for it.
+// for it. Whoever shows no token waits, too, and an actor that is served does not.
 func TestRefusedRequestsAreSpreadForEachActor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWeb(t, server.Options{})
@@ -134,6 +134,27 @@ func TestRefusedRequestsAreSpreadForEachActor(t *testing.T) {
 			t.Errorf("another actor is refused once and waits %v", took)
 		}
 		w.do(t, "POST", ping, session...)
+		start = time.Now()
+		for range 200 {
+			other.do(t, "POST", ping, others...)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("an actor is served 200 times and waits %v", took)
+		}
+		nobody := w.another(t, "")
+		for range 200 {
+			r := nobody.request(t, "GET", "")
+			r.URL.Path = "/healthz"
+			resp, err := nobody.client.Do(r)
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatal(resp, err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		if time.Since(start) == 0 {
+			t.Error("a client without a token is served 200 times in no time")
+		}
 	})
 }
 
