@@ -97,9 +97,13 @@ func (se *Session) Send(ctx context.Context, agent, to, text string, replyTo uui
 			return err
 		}
 		sent = Sent{ID: uuid.New(), At: tx.Wall()}
+		by := agent
+		if se.agents.isMain(agent) {
+			by = "" // another may be the main agent by the time of the answer
+		}
 		for _, r := range list {
 			m := mail.Message{
-				ID: sent.ID, Sender: se.actor.ID, From: se.actor.Path, By: agent, Text: text, At: sent.At,
+				ID: sent.ID, Sender: se.actor.ID, From: se.actor.Path, By: by, Text: text, At: sent.At,
 				ReplyTo: replyTo, About: r.about, Party: r.party,
 			}
 			if err := mail.Post(tx, r.ID, m); err != nil {

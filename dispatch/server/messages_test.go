@@ -82,6 +82,32 @@ func TestTheAnswerToAMessageIsForTheSubAgentThatWroteIt(t *testing.T) {
 	})
 }
 
+// A client may name its main agents, too, and begin a conversation with another one. Who
+// is left may never be heard from again, so the answer is for whichever is the main agent.
+func TestTheAnswerToAMainAgentIsForTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		a, b := &writer{peer: d.dial(t, "a")}, &writer{peer: d.dial(t, "b")}
+		b.ask("hook_present", `{"party":"first","main":true}`)
+		b.ask("actor_message", `{"to":"a","text":"when are you done?","as":"first"}`)
+		var got struct {
+			Messages []struct {
+				ID string `json:"message_id"`
+			}
+		}
+		if _, object := a.ask("actor_inbox", `{}`); json.Unmarshal([]byte(object), &got) != nil || len(got.Messages) != 1 {
+			t.Fatal(object)
+		}
+		b.ask("hook_present", `{"party":"second","main":true,"rests":"others"}`)
+		a.ask("actor_message", fmt.Sprintf(`{"to":"b","text":"soon","reply_to":%q}`, got.Messages[0].ID))
+		text, object := b.ask("actor_inbox", `{"as":"second"}`)
+		tells(t, "the next main agent", text, object, "soon")
+		if strings.Contains(object, `"as"`) {
+			t.Errorf("the answer is for a sub-agent: %s", object)
+		}
+	})
+}
+
 // A message is in the next answer of any tool, whether its client shows its model
 // the text or the object, and says that another agent wrote it.
 func TestAMessageIsInTheNextAnswer(t *testing.T) {
