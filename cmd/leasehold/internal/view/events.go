@@ -76,7 +76,7 @@ it, released or lost it, when and why. With --layer it is a lease of a layer.
 KEY may also be the id of a task.`,
 		Example: `  leasehold history file:src/app.ts
   leasehold history output.json --layer S1`,
-		Args: cobra.ExactArgs(1),
+		Args: oneKey,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.args = map[string]any{"run": run, "key": args[0], "scope": "run"}
 			if layer != "" {

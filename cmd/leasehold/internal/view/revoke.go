@@ -33,7 +33,7 @@ Exit code 1: nobody held it.`,
 		Example: `  leasehold revoke deploy --reason 'the release is stopped'
   leasehold revoke output.json --layer S1 --reason 'W2 hangs'
   leasehold revoke schema --run build --holder S1/W2 --reason 'it reads no more' --json`,
-		Args: cobra.ExactArgs(1),
+		Args: oneKey,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if reason == "" {
 				return exit.Usagef("--reason is missing: the holder is told why")
@@ -78,4 +78,13 @@ Exit code 1: nobody held it.`,
 	CompleteWith(cmd, "holder", CompleteActors)
 	cmd.ValidArgsFunction = First(CompleteLeases)
 	return cmd
+}
+
+// oneKey accepts one argument, a key. It refuses an empty one, which is mostly a variable
+// that is not set.
+func oneKey(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && args[0] == "" {
+		return errors.New("KEY must not be empty")
+	}
+	return cobra.ExactArgs(1)(cmd, args)
 }
