@@ -87,8 +87,7 @@ func (e *StaleError) Error() string {
 	case e.Current:
 		return fmt.Sprintf("lease %q with token %d is past its deadline: renew it before you write", e.Key, e.Token)
 	case e.Held:
-		held := HeldError{Lease: e.Lease}
-		held.Key = e.Key
+		held := HeldError{Lease: e.Lease, Asked: e.Key}
 		return fmt.Sprintf("%s; %s; its token is %d: write nothing, acquire the lease again first", what, held.Error(), e.Lease.Token)
 	default:
 		return what + "; nobody holds it now: acquire it again before you write"

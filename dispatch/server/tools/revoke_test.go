@@ -78,6 +78,10 @@ func TestALeadRevokesWithinItsSubTree(t *testing.T) {
 		if check := s1.ok("lease_check", args{"scope": "run", "key": "file:src/deep/app.ts", "token": 1}); check["held_key"] != "file:src/**" {
 			t.Errorf("check: %v", check)
 		}
+		stale := s1.refused("STALE_TOKEN", "kv_set", args{"path": "/shared/x", "value": 1, "require_leases": []any{args{"scope": "run", "key": "file:src/deep/app.ts", "token": 1}}})
+		if text := fmt.Sprint(stale["message"]); !strings.Contains(text, `lease "file:src/**" held by`) || !strings.Contains(text, `"file:src/deep/app.ts" overlaps with it`) {
+			t.Errorf("a write that needs another lease: %s", text)
+		}
 		op.refused("NOT_FOUND", "operator_lease_revoke", args{"run": "none", "scope": "run", "key": "x", "reason": "y"})
 	})
 }
