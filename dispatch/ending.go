@@ -172,13 +172,7 @@ func (e *ender) actor(a Actor, why end) {
 	e.left--
 	ended := a
 	ended.EndedAt, ended.EndCause, ended.EndedBy = tx.Wall(), why.Cause, why.By
-	for _, scope := range []string{string(LayerScope), string(RunScope), queue.Scope} { // claims are the last, as there may be many
-		for se := range sessionsOf(tx, a.ID) {
-			for _, l := range e.s.core.HoldsIn(tx, se.ID, scope, work.MaxLeaseNames-len(ended.Held)) {
-				ended.Held = append(ended.Held, work.LeaseName{Scope: scope, Key: l.Key, Reason: why.Cause})
-			}
-		}
-	}
+	ended.Held = e.s.heldBy(tx, a.ID, why.Cause, LayerScope, RunScope, queue.Scope) // claims are the last, as there may be many
 	for se := range sessionsOf(tx, a.ID) {
 		tx.Delete(sessionKey(se.ID))
 		rows.Put(tx, endingSession+string(se.ID[:]), se, se.Actor)

@@ -17,7 +17,7 @@ import (
 // launched actors below it are told to stop. Those keep their sessions until
 // their own processes are gone.
 func (e *ender) work(run Run, a Actor, exit work.Exit) {
-	held, lost := e.s.leasesAtExit(e.tx, run, a)
+	held, lost := e.s.leasesAtExit(e.tx, a.ID)
 	work.Conclude(e.tx, run.Name, a.ID, exit, held, lost)
 	cause := string(exit.Status)
 	if exit.Cause != "" {
@@ -30,33 +30,30 @@ func (e *ender) work(run Run, a Actor, exit work.Exit) {
 
 // leasesAtExit returns the leases that the actor holds and those that it has
 // lost, at most work.MaxLeaseNames of each.
-func (s *State) leasesAtExit(tx engine.Tx, run Run, a Actor) (held, lost []work.LeaseName) {
-	scope := func(of string) (Scope, bool) {
-		switch of {
-		case run.scope():
-			return RunScope, true
-		case layerScope(a.homeLayer()):
-			return LayerScope, true
-		}
-		return "", false // a claim on a task
-	}
-	for _, of := range []string{layerScope(a.homeLayer()), run.scope()} {
-		word, _ := scope(of)
-		for se := range sessionsOf(tx, a.ID) {
-			for _, l := range s.core.HoldsIn(tx, se.ID, of, work.MaxLeaseNames-len(held)) {
-				held = append(held, work.LeaseName{Scope: string(word), Key: l.Key})
-			}
-		}
-	}
-	for l := range s.core.LostBy(tx, a.ID) {
+func (s *State) leasesAtExit(tx engine.Tx, actor uuid.UUID) (held, lost []work.LeaseName) {
+	held = s.heldBy(tx, actor, "", LayerScope, RunScope)
+	for l := range s.core.LostBy(tx, actor) {
 		if len(lost) == work.MaxLeaseNames {
 			break
 		}
-		if of, ok := scope(l.Scope); ok {
-			lost = append(lost, work.LeaseName{Scope: string(of), Key: l.Key, Reason: l.Reason})
+		if scope, ok := scopeOf(l.Scope); ok {
+			lost = append(lost, work.LeaseName{Scope: string(scope), Key: l.Key, Reason: l.Reason})
 		}
 	}
 	return held, lost
+}
+
+// heldBy returns what an actor holds in some scopes, one scope after the other, at most
+// work.MaxLeaseNames. reason says why it loses that, if it does.
+func (s *State) heldBy(tx engine.Tx, actor uuid.UUID, reason string, scopes ...Scope) (held []work.LeaseName) {
+	for _, scope := range scopes {
+		for se := range sessionsOf(tx, actor) {
+			for _, l := range s.core.HoldsIn(tx, se.ID, string(scope), work.MaxLeaseNames-len(held)) {
+				held = append(held, work.LeaseName{Scope: string(scope), Key: l.Key, Reason: reason})
+			}
+		}
+	}
+	return held
 }
 
 // MaxResults is the greatest number of results in one answer.

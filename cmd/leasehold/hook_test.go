@@ -38,6 +38,17 @@ func newHooked(t *testing.T, dir string) *hooked {
 	return &hooked{t: t, dir: dir, pid: process.Process.Pid}
 }
 
+// hookedShim starts a daemon, and a shim in a repository as the client of the hooks.
+func hookedShim(t *testing.T) (*stdio, *hooked) {
+	t.Helper()
+	newDir(t)
+	startDaemon(t)
+	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
+	client, _ := startShim(t, "--directory", shop)
+	client.handshake()
+	return client, &hooked{t: t, dir: shop, pid: os.Getpid()} // which has started the shim
+}
+
 // writes asks for a write as Claude Code does, and gives why it was refused; "" if
 // it was not. extra are more members of what the hook reads.
 func (h *hooked) writes(file, extra string) (refusal, note string) {
@@ -158,14 +169,9 @@ func TestTheNextConversationMayWrite(t *testing.T) {
 // A call of a tool of ours is that of the sub-agent that the hook has named before it.
 func TestTheHookNamesTheSubAgentOfACall(t *testing.T) {
 	t.Parallel()
-	newDir(t)
-	startDaemon(t)
-	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
-	client, _ := startShim(t, "--directory", shop)
-	client.handshake()
-	h := &hooked{t: t, dir: shop, pid: os.Getpid()} // which has started the shim
+	client, h := hookedShim(t)
 	for id, agent := range []string{"", "a"} {
-		h.run("claude", fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"mcp__leasehold__run_lease_acquire","tool_use_id":"u%d","agent_id":%q}`, shop, id, agent))
+		h.run("claude", fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"mcp__leasehold__run_lease_acquire","tool_use_id":"u%d","agent_id":%q}`, h.dir, id, agent))
 		client.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":"k%d"},"_meta":{"claudecode/toolUseId":"u%[2]d"}}}`, id+10, id))
 		client.answer(id + 10)
 		if list := h.said("", "call", "lease_list", fmt.Sprintf("prefix=k%d", id)); strings.Contains(list, `"as":"a"`) != (agent == "a") {
@@ -542,15 +548,10 @@ func TestTheHookTellsWhatIsNotTold(t *testing.T) {
 // still holds, and nothing if that is nothing; not what the guard has taken for it.
 func TestTheHookTellsAModelWhatItHolds(t *testing.T) {
 	t.Parallel()
-	newDir(t)
-	startDaemon(t)
-	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
-	client, _ := startShim(t, "--directory", shop)
-	client.handshake()
-	h := &hooked{t: t, dir: shop, pid: os.Getpid()} // which has started the shim
+	client, h := hookedShim(t)
 	start := `{"cwd":%q,"session_id":"s","hook_event_name":"SessionStart","source":"compact"}`
 	for _, name := range []string{"claude", "codex"} {
-		if told := h.run(name, fmt.Sprintf(start, shop)); told != "" {
+		if told := h.run(name, fmt.Sprintf(start, h.dir)); told != "" {
 			t.Errorf("%s holds nothing, and is told %s", name, told)
 		}
 	}
@@ -568,7 +569,7 @@ func TestTheHookTellsAModelWhatItHolds(t *testing.T) {
 	client.call(14, "task_claim", `{"queues":["q"],"ttl_secs":60,"wait_secs":0}`)
 	client.answer(14)
 	want = append(want, "s, kept alive, lease_id ", "the claim on task ", ", token ", "SessionStart", "you still hold")
-	told := strings.ReplaceAll(h.run("claude", fmt.Sprintf(start, shop)), `\"`, `"`)
+	told := strings.ReplaceAll(h.run("claude", fmt.Sprintf(start, h.dir)), `\"`, `"`)
 	for _, want := range want {
 		if !strings.Contains(told, want) {
 			t.Errorf("the model is told %s, without %q", told, want)
@@ -577,7 +578,7 @@ func TestTheHookTellsAModelWhatItHolds(t *testing.T) {
 	if strings.Contains(told, "guarded.ts") {
 		t.Errorf("the model is told of what the guard has taken: %s", told)
 	}
-	if told := h.run("codex", fmt.Sprintf(start, shop)); told != "" {
+	if told := h.run("codex", fmt.Sprintf(start, h.dir)); told != "" {
 		t.Errorf("the agent of a thread is told what another holds: %s", told)
 	}
 }
