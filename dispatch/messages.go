@@ -72,13 +72,11 @@ type recipient struct {
 }
 
 // Send sends a message of an agent of the session to another living actor of the
-// run. to is the actor's
-// path, its id, or its name if the session's actor leads it; or it is
-// "holder of " and the key of a lease of the run or of the session's layer.
-// replyTo is the id of the message that this one answers, or zero: the answer is
-// for the sub-agent that wrote it. Any actor
-// may write to any other of its run. Paths are not secret within a run, because
-// refusals name holders by path.
+// run. to is the actor's path, its id, or its name if the session's actor leads it;
+// or it is "holder of " and the key of a lease of the run or of the session's layer.
+// replyTo is the id of the message that this one answers, or zero; an answer is for
+// the sub-agent that wrote that message. Any actor may write to any other of its
+// run. Paths are not secret within a run, because refusals name holders by path.
 func (se *Session) Send(ctx context.Context, agent, to, text string, replyTo uuid.UUID) (sent Sent, err error) {
 	if se.actor.Role.Outside() {
 		return Sent{}, forbidden("an operator is in no run and has no inbox for the answer; connect with an actor's token")

@@ -31,10 +31,9 @@ const (
 )
 
 // Heartbeat extends a claim to ttl from now, if that is later. A zero ttl means
-// the claim's present ttl. Another party of the same actor that knows the
-// token may send it, and then continues the task: the claim no longer ends with the
-// party that had it. Heartbeat writes nothing to
-// disk, and returns the time that is left.
+// the claim's present ttl. Another party of the same actor that knows the token may
+// send it, and then continues the task: the claim no longer ends with the party that
+// had it. Heartbeat writes nothing to disk, and returns the time that is left.
 func (q *Queue) Heartbeat(ctx context.Context, h registry.Holder, run, id uuid.UUID, token uint64, ttl time.Duration) (left time.Duration, err error) {
 	if ttl != 0 {
 		if err := registry.CheckTTL(ttl); err != nil {

@@ -227,8 +227,8 @@ func (c *Core) Pass(ctx context.Context, id uuid.UUID, from, to Holder) (passed 
 // Release ends the lease and hands its key to the first in line. If the lease
 // is no longer held, it reports false and why; that is an answer, not an error.
 // If another party of the actor holds the lease, that party is told, unless its own
-// session releases the lease for it. A call
-// that has released it says so again if it is repeated.
+// session releases the lease for it. A call that has released it says so again if
+// it is repeated.
 func (c *Core) Release(ctx context.Context, caller Holder, id uuid.UUID) (released bool, why string, err error) {
 	err = c.update(engine.Needed(ctx), caller, func(tx Tx) (refusal error) {
 		released, why = false, ""

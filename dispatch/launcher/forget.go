@@ -89,22 +89,22 @@ func (d *Directory) delete() error {
 		}
 		return errors.New("the run was not dispatched to its end: continue it with leasehold dispatch --resume, or delete the directory yourself")
 	}
-	trees, err := d.worktrees()
+	tree, err := d.worktree()
 	switch {
 	case err != nil:
 		return err
-	case len(trees) > 0:
-		return fmt.Errorf("it has worktrees, which may have work that is nowhere else: merge what you want, then git worktree remove %s", trees[0])
+	case tree != "":
+		return fmt.Errorf("it has worktrees, which may have work that is nowhere else: merge what you want, then git worktree remove %s", tree)
 	default:
 		return d.remove()
 	}
 }
 
-// worktrees returns the worktrees that were kept.
-func (d *Directory) worktrees() (paths []string, err error) {
+// worktree returns one of the worktrees that were kept, or "" if there is none.
+func (d *Directory) worktree() (string, error) {
 	actors, err := os.ReadDir(filepath.Join(d.Path, actorsDir))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return "", nil
 	}
 	for _, a := range actors {
 		if !a.IsDir() { // such as .DS_Store
@@ -112,8 +112,8 @@ func (d *Directory) worktrees() (paths []string, err error) {
 		}
 		p := place{path: filepath.Join(d.Path, actorsDir, a.Name())}
 		if tree := p.keptWorktree(); tree != "" {
-			paths = append(paths, tree)
+			return tree, nil
 		}
 	}
-	return paths, err
+	return "", err
 }
