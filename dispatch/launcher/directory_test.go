@@ -136,7 +136,7 @@ func TestOnlyFinishedDirectoriesAreDeleted(t *testing.T) {
 		"with a file of Finder's": {file: launcher.RunFile{Run: "build", Socket: here}, stray: ".DS_Store", gone: true},
 		"of another daemon":       {file: launcher.RunFile{Run: "build", Socket: "another"}},
 		"of another run":          {file: launcher.RunFile{Run: "Build", Socket: here}}, // where the case of letters is ignored
-		"unfinished":              {file: launcher.RunFile{Run: "build", Socket: here}, unfinished: true, why: "leasehold dispatch --resume, or " + yet},
+		"unfinished":              {file: launcher.RunFile{Run: "build", Socket: here}, unfinished: true, why: "the run was not dispatched to its end: if none of its processes is left, " + yet},
 		"of a killed launcher":    {file: launcher.RunFile{Run: "build", Socket: here, Machine: "m"}, unfinished: true, why: "its launcher did not serve the run to its end: " + yet},
 		"of a living launcher":    {file: launcher.RunFile{Run: "build", Socket: here, Machine: "m", Dispatcher: process.Find(os.Getpid()).Peer}, unfinished: true, why: "is dispatched by process"},
 	} {

@@ -87,7 +87,7 @@ func (d *Directory) delete() error {
 		case f.Machine != "":
 			return errors.New("its launcher did not serve the run to its end: delete the directory yourself")
 		}
-		return errors.New("the run was not dispatched to its end: continue it with leasehold dispatch --resume, or delete the directory yourself")
+		return errors.New("the run was not dispatched to its end: if none of its processes is left, delete the directory yourself")
 	}
 	tree, err := d.worktree()
 	switch {

@@ -91,7 +91,7 @@ their retention is over. A run that has not ended is refused: end it first. With
 The run directory of a dispatched run, with the output of its agents, is kept for 30 days
 after its end. With --files it is deleted now, if the run was dispatched with this daemon.
 A run directory with worktrees is never deleted: they may have work that is nowhere else.
-Nor is one of a run that was not dispatched to its end, which can still be resumed.`,
+Nor is one of a run that was not dispatched to its end.`,
 		Example: `  leasehold actor end --run release-42 root
   leasehold runs rm release-42
   leasehold runs rm --ended --yes
