@@ -53,8 +53,10 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 		tryLine(w, http.StatusBadRequest, fault, e.server.opts.WriteTimeout)
 		return
 	}
+	asJSON, _ := accepts(r)
+	form := rpcForm{onStream: !asJSON}
 	if env.Method == wire.Initialize && env.Request() {
-		e.initialize(w, r, actor, env, body)
+		e.initialize(w, r, actor, env, body, form)
 		return
 	}
 	hs, status, err := e.session(r, r.Header.Get(sessionHeader), actor)
@@ -64,7 +66,7 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 	}
 	switch {
 	case env.Request():
-		hs.call(w, r, env, body, rpcForm{})
+		hs.call(w, r, env, body, form)
 	case !hs.presence.begin():
 		tryLine(w, http.StatusNotFound, wire.ErrorReply(nil, wire.InvalidRequest, errNoSession.Error(), nil), e.server.opts.WriteTimeout)
 	default:
@@ -159,7 +161,7 @@ func (e *endpoint) readRest(buf *bytes.Buffer, r *http.Request, rest io.Reader, 
 }
 
 // initialize opens a session.
-func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor dispatch.Actor, env wire.Message, body []byte) {
+func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor dispatch.Actor, env wire.Message, body []byte, f rpcForm) {
 	hs, err := e.open(r, actor.ID, dispatch.Credentials{Token: bearer(r)})
 	if err != nil {
 		status := http.StatusServiceUnavailable
@@ -180,7 +182,7 @@ func (e *endpoint) initialize(w http.ResponseWriter, r *http.Request, actor disp
 		return
 	}
 	w.Header().Set(sessionHeader, hs.se.Handle())
-	if writeLine(w, http.StatusOK, reply, e.server.opts.WriteTimeout) != nil {
+	if f.write(w, reply, e.server.opts.WriteTimeout) != nil {
 		hs.brokeOff(r)
 		return
 	}
@@ -219,12 +221,21 @@ type webForm interface {
 }
 
 // rpcForm is MCP's streamable HTTP.
-type rpcForm struct{ mcpForm }
+type rpcForm struct {
+	mcpForm
+	onStream bool // the client takes every answer on a stream, and none as JSON
+}
 
 func (rpcForm) accepts(r *http.Request) (json, stream bool) { return accepts(r) }
 
-func (rpcForm) write(w http.ResponseWriter, line []byte, timeout time.Duration) error {
-	return writeLine(w, http.StatusOK, line, timeout)
+func (f rpcForm) write(w http.ResponseWriter, line []byte, timeout time.Duration) error {
+	if !f.onStream {
+		return writeLine(w, http.StatusOK, line, timeout)
+	}
+	stream := newEventStream(w, timeout)
+	defer stream.close()
+	stream.event(line)
+	return stream.err
 }
 
 func (rpcForm) unanswered(w http.ResponseWriter, _ error) { w.WriteHeader(http.StatusNoContent) }
@@ -358,13 +369,20 @@ func (hs *httpSession) unread(c *request) {
 // a client that was there. If not, the reply may still be coming.
 func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request, reply chan []byte, f webForm) bool {
 	asJSON, asStream := f.accepts(r)
+	if asJSON {
+		if written, over := hs.answerAtOnce(w, r, c, reply, f, asStream); over {
+			return written
+		}
+	}
+	return hs.answerOnStream(w, r, c, reply)
+}
+
+// answerAtOnce writes the reply as JSON. It is not over if the answer takes longer and the
+// client also accepts a stream.
+func (hs *httpSession) answerAtOnce(w http.ResponseWriter, r *http.Request, c *request, reply chan []byte, f webForm, asStream bool) (written, over bool) {
 	var head <-chan time.Time
 	if asStream {
-		wait := streamAfter
-		if !asJSON {
-			wait = 0
-		}
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(streamAfter)
 		defer timer.Stop()
 		head = timer.C
 	}
@@ -374,12 +392,12 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request
 		reply <- nil
 		switch {
 		case r.Context().Err() != nil:
-			return false
+			return false, true
 		case line != nil:
 			size := int64(len(line))
 			defer shares.Unqueue(size)
 			if !shares.Queue(size, 0) || f.write(w, line, timeout) != nil {
-				return false
+				return false, true
 			}
 			answered(r, func() { hs.requests.taken(c) }, func() { hs.unread(c) })
 		case asStream:
@@ -387,12 +405,17 @@ func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request
 		default:
 			f.unanswered(w, context.Cause(c.ctx))
 		}
-		return true
+		return true, true
 	case <-r.Context().Done():
-		return false
+		return false, true
 	case <-head:
+		return false, false
 	}
+}
 
+// answerOnStream begins a stream at once, and ends it with the reply.
+func (hs *httpSession) answerOnStream(w http.ResponseWriter, r *http.Request, c *request, reply chan []byte) bool {
+	timeout, shares := hs.endpoint.server.opts.WriteTimeout, hs.endpoint.server.shares
 	stream := newEventStream(w, timeout)
 	defer stream.close()
 	stream.begin(c.stream)

@@ -304,8 +304,9 @@ func (spaces) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("
 
 // events reads the messages of a stream.
 type events struct {
-	body io.ReadCloser
-	br   *bufio.Reader
+	body    io.ReadCloser
+	br      *bufio.Reader
+	session string // that initialize has opened
 }
 
 func (w *web) startStream(t *testing.T, method, body string, header ...string) *events {
@@ -318,7 +319,7 @@ func (w *web) startStream(t *testing.T, method, body string, header ...string) *
 		t.Fatalf("%s %s: %s, %s", method, body, resp.Status, resp.Header.Get("Content-Type"))
 	}
 	t.Cleanup(func() { resp.Body.Close() })
-	return &events{resp.Body, bufio.NewReader(resp.Body)}
+	return &events{resp.Body, bufio.NewReader(resp.Body), resp.Header.Get("Mcp-Session-Id")}
 }
 
 // next returns false at the end of the stream.
@@ -371,6 +372,26 @@ func TestHTTPAnswersInTheFormThatFits(t *testing.T) {
 		<-b.ended
 		if m, ok := e.next(t); ok {
 			t.Errorf("a cancelled call was answered: %+v", m)
+		}
+	})
+}
+
+// A client that accepts only streams reads all its answers on streams, however soon they come.
+func TestHTTPAnswersOnAStreamOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		b := w.addBlocker()
+		only := []string{"Accept", "text/event-stream"}
+		session := append(only, "Mcp-Session-Id", w.startStream(t, "POST", initialize, only...).session)
+		w.startStream(t, "POST", block, session...)
+		<-b.began
+		if m, ok := w.startStream(t, "POST", block, session...).next(t); !ok || m.Error == nil || !strings.Contains(m.Error.Message, "not answered yet") {
+			t.Errorf("a duplicate id: %+v", m)
+		}
+		for range 200 {
+			if m, ok := w.startStream(t, "POST", echo, session...).next(t); !ok || m.Error != nil {
+				t.Fatalf("a call: %v, %+v", ok, m)
+			}
 		}
 	})
 }
