@@ -80,6 +80,11 @@ A fault is something to repair; the exit code is then 1. Notes are informational
 				}
 				return tellFindings(out, asObject, found)
 			}
+			for _, flag := range []string{"socket", "server", "postgres", "postgres-file", "single-node"} {
+				if cmd.Flags().Changed(flag) {
+					return exit.Usagef("--state looks only at the state in a directory: leave out --%s", flag)
+				}
+			}
 			found, err := examineState(cmd.Context(), dir, func(records int) {
 				if now := time.Now(); now.Sub(told) >= time.Second {
 					told = now

@@ -2,6 +2,7 @@
 package exec
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -148,7 +149,7 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 	f.Float64Var(&ttl, "ttl", 60, "`seconds` that each renewal lasts")
 	f.Float64Var(&wait, "wait", 0, "`seconds` to wait in line if the lease is held")
 	view.JoinFlag(cmd, &run)
-	f.StringVar(&name, "name", "exec", "the `name` to join the run under")
+	f.StringVar(&name, "name", "exec", "the `name` to join the run under without a token")
 	reply.Flag(cmd, "print a refusal as JSON")
 	view.CompleteWith(cmd, "lease", view.CompleteLeases)
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -207,7 +208,7 @@ func (cfg *execConfig) check(ttl, wait float64) error {
 // whoExecs decides how to connect. It never uses a session that others share.
 func whoExecs(cmd *cobra.Command, run, name string) (server.Hello, error) {
 	if token, err := place.ActorToken(cmd); token != "" || err != nil {
-		return server.Hello{Token: token, Directory: connection.Here()}, err
+		return server.Hello{Token: token, Directory: connection.Here()}, cmp.Or(err, place.OtherRun(cmd))
 	}
 	if os.Getenv("LEASEHOLD_SESSION") != "" {
 		return server.Hello{}, exit.Hint(errors.New("there is a LEASEHOLD_SESSION to share, but exec needs one of its own"),

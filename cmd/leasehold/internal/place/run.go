@@ -64,5 +64,16 @@ func OfThisPath(named, dir string) string {
 // NameRun is what to do about [OfThisPath].
 const NameRun = `give all checkouts one name with a line such as run = "shop" in a file .leasehold.toml that is committed`
 
+// OtherRun refuses a --run beside a session or a token, with which a command acts as an
+// actor in that actor's own run. LEASEHOLD_RUN is not refused, because agents inherit it.
+func OtherRun(cmd *cobra.Command) error {
+	f := cmd.Flags().Lookup("run")
+	if !f.Changed || f.Value.String() == os.Getenv("LEASEHOLD_RUN") {
+		return nil
+	}
+	return exit.Usage(exit.Hint(fmt.Errorf("--run %s: a session or a token is set, so this acts as that actor, in its own run", f.Value),
+		"leave --run out, or unset LEASEHOLD_SESSION, LEASEHOLD_TOKEN and LEASEHOLD_TOKEN_FILE"))
+}
+
 // NamedRun returns the run that the user has named, or "".
 func NamedRun(flag string) string { return cmp.Or(flag, os.Getenv("LEASEHOLD_RUN")) }

@@ -81,7 +81,13 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 				return exit.Usagef("--directory %q: must be a directory that exists", cfg.Directory)
 			}
 			cfg.Directory, _ = filepath.Abs(cfg.Directory) // "" if this process has no working directory any more
-			if cfg.Token == "" {
+			if cfg.Token != "" { // not refused: the client of a launched agent can have these in its configuration
+				for _, flag := range []string{"run", "name"} {
+					if cmd.Flags().Changed(flag) {
+						fmt.Fprintf(cmd.ErrOrStderr(), "leasehold mcp: --%s has no effect, because there is a token: this acts as that actor, in its own run\n", flag)
+					}
+				}
+			} else {
 				if cfg.Run, err = place.JoinedRun(cmd, cfg.Run, cfg.Directory); err != nil {
 					return err
 				}
@@ -96,7 +102,7 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 	})
 	f := cmd.Flags()
 	view.JoinFlag(cmd, &cfg.Run)
-	f.StringVar(&cfg.Name, "name", "", "the `name` to join the run under (default: the client's and its directory's)")
+	f.StringVar(&cfg.Name, "name", "", "the `name` to join the run under without a token (default: the client's and its directory's)")
 	f.StringVar(&cfg.Directory, "directory", "", "the `directory` that the client works in, if it starts this command in another")
 	f.StringVar(&cfg.Tools, "tools", "all", "show the client only these `groups` of tools, separated by commas: leases (of the run), layer (its leases and store), tree, messages, queue")
 	f.BoolVar(&probing, "probe", false, "say what this would connect to, for leasehold doctor")

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -62,7 +63,7 @@ and layer. Without them it asks as the operator.`,
 				return err
 			}
 			if handle != "" || secret != "" {
-				if err := ownOnly(cmd, run, layer); err != nil {
+				if err := cmp.Or(place.OtherRun(cmd), ownLayer(cmd, layer)); err != nil {
 					return err
 				}
 				hello, tool = server.Hello{Handle: handle, Token: secret}, "lease_check"
@@ -105,14 +106,11 @@ and layer. Without them it asks as the operator.`,
 	return cmd
 }
 
-// ownOnly refuses the options that an actor cannot use: it asks about its own run and layer.
-func ownOnly(cmd *cobra.Command, run, layer string) error {
-	const as = "LEASEHOLD_SESSION or LEASEHOLD_TOKEN is set, so this asks as that actor, about its own %s"
-	switch {
-	case cmd.Flags().Changed("run") && run != os.Getenv("LEASEHOLD_RUN"):
-		return exit.Usage(exit.Hint(fmt.Errorf("--run %s: "+as, run, "run"), "leave it out, or unset these variables to ask as the operator"))
-	case cmd.Flags().Changed("layer"):
-		return exit.Usage(exit.Hint(fmt.Errorf("--layer %s: "+as, layer, "layer"), "give --scope layer instead, or unset these variables to ask as the operator"))
+// ownLayer refuses the name of a layer, because an actor asks about its own.
+func ownLayer(cmd *cobra.Command, layer string) error {
+	if !cmd.Flags().Changed("layer") {
+		return nil
 	}
-	return nil
+	return exit.Usage(exit.Hint(fmt.Errorf("--layer %s: a session or a token is set, so this asks as that actor, about its own layer", layer),
+		"give --scope layer instead, or unset LEASEHOLD_SESSION, LEASEHOLD_TOKEN and LEASEHOLD_TOKEN_FILE to ask as the operator"))
 }
