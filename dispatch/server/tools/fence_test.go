@@ -96,6 +96,15 @@ func TestAWriteOfASupersededHolderIsRefused(t *testing.T) {
 			// Every required lease is checked, not only one.
 			heir.refused("STALE_TOKEN", "kv_set", args{"path": "/shared/a", "value": 2, "require_leases": []args{need(scope, "x", token), need(scope, "y", token)}})
 		}
+		// A lease of a directory that covers the key is named.
+		old := zombie.ok("run_lease_acquire", args{"key": "file:src/a.go"})
+		zombie.ok("run_lease_release", args{"lease_id": old["lease_id"]})
+		heir.ok("run_lease_acquire", args{"key": "file:src/**", "ttl_secs": 3600})
+		for tool, a := range writes(args{"require_leases": []args{need("run", "file:src/a.go", old["token"])}}) {
+			if data := zombie.refused("STALE_TOKEN", tool, a); data["key"] != "file:src/a.go" || data["held_key"] != "file:src/**" {
+				t.Errorf("%s: %v", tool, data)
+			}
+		}
 		if e := heir.ok("kv_get", args{"path": "/shared/a"})["entry"].(map[string]any); e["version"] != 1.0 {
 			t.Errorf("changed: %v", e)
 		}

@@ -162,6 +162,9 @@ func RefusalOf(err error) Refusal {
 			l := outdated.Lease
 			r.Data["holder"], r.Data["held_token"] = holderOf(l.Holder), l.Token
 			r.Data["expires_in_ms"], r.Data["keep_alive"] = l.ExpiresIn.Milliseconds(), l.KeepAlive
+			if l.Key != outdated.Key {
+				r.Data["held_key"] = l.Key
+			}
 		}
 	case errors.As(err, &compacted):
 		r.Code = "COMPACTED"

@@ -165,7 +165,7 @@ func TestTheTextOfARefusalHasAllItsData(t *testing.T) {
 		&queue.StaleError{Task: task, Token: 4},
 		&registry.StaleError{
 			Requirement:   registry.Requirement{Scope: "run:r", Key: "x", Token: 4},
-			TokenStanding: registry.TokenStanding{Held: true, Lease: registry.Lease{Holder: by, Token: 5}},
+			TokenStanding: registry.TokenStanding{Held: true, Lease: registry.Lease{Key: "x/**", Holder: by, Token: 5}},
 		},
 		&registry.LimitError{Which: "leases", Max: 9}, &work.BudgetError{Available: work.USD(2.5)},
 		&registry.ArgumentError{Argument: "name", Problem: "must be\ngiven"},
