@@ -202,9 +202,20 @@ const (
 
 // A LeasePage is a part of a listing, ordered by scope and key.
 type LeasePage struct {
-	Leases []LeaseInfo
-	Next   string // After for the next page; "": no more
+	Leases   []LeaseInfo
+	Reserved []ReservedInfo // of each registry on the page on which its leases begin; at most MaxReserved on a page
+	Next     string         // After for the next page; "": no more
 }
+
+// A ReservedInfo is a key of a listing that nobody holds, and that is kept for the first in line.
+type ReservedInfo struct {
+	registry.Reservation
+	Scope Scope
+	Layer string // as in LeaseInfo
+}
+
+// MaxReserved bounds the reservations on a page.
+const MaxReserved = 20
 
 // A shelf is one registry that a listing reads.
 type shelf struct {
@@ -240,6 +251,11 @@ func (q LeaseQuery) page(tx engine.Tx, shelves iter.Seq[shelf]) (p LeasePage, er
 		list, more := s.List(tx, prefix, after, limit-len(p.Leases))
 		for _, standing := range list {
 			p.Leases = append(p.Leases, LeaseInfo{standing, s.scope, s.layer, originOf(tx, standing.Holder)})
+		}
+		if after == "" && !(more && len(list) == 0) {
+			for _, kept := range s.Reserved(tx, prefix, MaxReserved-len(p.Reserved)) {
+				p.Reserved = append(p.Reserved, ReservedInfo{kept, s.scope, s.layer})
+			}
 		}
 		if more {
 			last := ""

@@ -51,6 +51,8 @@ type TokenStanding struct {
 	Current bool  // the grant with this token has not ended
 	Held    bool  // a lease covers the key and is not past its deadline
 	Lease   Lease // with its Times; set if Held or Current
+
+	Reserved []Reservation // for whom the key is kept, if nobody holds it
 }
 
 // Standing reports whether the token is still valid.
@@ -70,6 +72,9 @@ func (need Requirement) Standing(tx Tx) (s TokenStanding) {
 		if current {
 			break
 		}
+	}
+	if !s.Held && !s.Current {
+		s.Reserved = reservations(tx, need.Scope, need.Key+"\x00", 1)
 	}
 	return s
 }

@@ -121,6 +121,34 @@ func standing(tx Tx, l Lease) Standing {
 	return s
 }
 
+// A Reservation is of a key that nobody holds. It is kept for the first in line, which
+// is between two calls.
+type Reservation struct {
+	Key    string
+	Holder Holder
+	Left   time.Duration // until it is given up
+}
+
+// Reserved returns at most limit reservations of keys that start with prefix, in key order.
+func (r *Registry) Reserved(tx Tx, prefix string, limit int) []Reservation {
+	return reservations(tx, r.scope, prefix, limit)
+}
+
+func reservations(tx Tx, scope, prefix string, limit int) (list []Reservation) {
+	for row := range tx.Scan(waitPrefix + scope + "\x00" + prefix) {
+		if len(list) == limit {
+			break
+		}
+		if row.Due.IsZero() {
+			continue // a call waits there
+		}
+		if w := (waiter{}); w.read(row) && w.reserved() && !tx.Now().After(w.reservedTo) {
+			list = append(list, Reservation{w.Key, w.Holder, w.reservedTo.Sub(tx.Now())})
+		}
+	}
+	return list
+}
+
 // Holds returns up to limit of the leases that a session holds, including
 // claims on tasks.
 func (c *Core) Holds(tx Tx, session uuid.UUID, limit int) (held []Lease) {

@@ -370,8 +370,27 @@ func (a listArgs) query() dispatch.LeaseQuery {
 }
 
 type leaseList struct {
-	Next   string        `json:"next,omitempty" jsonschema:"there are more: ask again with after"`
-	Leases []listedLease `json:"leases"`
+	Next     string        `json:"next,omitempty" jsonschema:"there are more: ask again with after"`
+	Leases   []listedLease `json:"leases"`
+	Reserved []reservation `json:"reserved,omitempty" jsonschema:"keys that nobody holds, kept for the first in line"`
+}
+
+// A reservation is a key that is kept for a few seconds for the first in line.
+type reservation struct {
+	Scope       string `json:"scope" jsonschema:"layer or run"`
+	Name        string `json:"name,omitempty" jsonschema:"of a layer's lease"`
+	Key         string `json:"key,omitempty" jsonschema:"of a run's lease"`
+	Layer       string `json:"layer,omitempty" jsonschema:"path of the layer's lead"`
+	Holder      holder `json:"holder" jsonschema:"for whom"`
+	ExpiresInMS int64  `json:"expires_in_ms" jsonschema:"what is left, in milliseconds"`
+}
+
+func reservationOf(k registry.Reservation) reservation {
+	return reservation{Holder: holderOf(k.Holder), ExpiresInMS: k.Left.Milliseconds()}
+}
+
+func (r reservation) String() string {
+	return fmt.Sprintf("reserved for %s, which is first in line, for %ds", r.Holder.Path, (r.ExpiresInMS+999)/1000)
 }
 
 type listedLease struct {
@@ -391,11 +410,15 @@ type waiting struct {
 }
 
 func (l leaseList) Text() string {
-	if len(l.Leases) == 1 && l.Next == "" {
+	if len(l.Leases) == 1 && l.Next == "" && len(l.Reserved) == 0 {
 		one := l.Leases[0]
 		return fmt.Sprintf("%s held by %s, %s", one.named(one.Name+one.Key), one.Holder.Path, one.expires())
 	}
-	return counted(len(l.Leases), "lease", "leases", l.Next)
+	line := counted(len(l.Leases), "lease", "leases", l.Next)
+	for _, r := range l.Reserved {
+		line += fmt.Sprintf("; %s lease %q is %s", r.Scope, r.Name+r.Key, r)
+	}
+	return line
 }
 
 func listLeases(ctx context.Context, se *dispatch.Session, a listArgs) (leaseList, error) {
@@ -431,6 +454,14 @@ func leaseListOf(page dispatch.LeasePage, own uuid.UUID) leaseList {
 			l.Waiters = append(l.Waiters, waiting{holderOf(w.Holder), w.For.Milliseconds()})
 		}
 		list.Leases = append(list.Leases, l)
+	}
+	for _, kept := range page.Reserved {
+		r := reservationOf(kept.Reservation)
+		r.Scope, r.Layer, r.Key = string(kept.Scope), kept.Layer, kept.Key
+		if kept.Scope == dispatch.LayerScope {
+			r.Name, r.Key = r.Key, ""
+		}
+		list.Reserved = append(list.Reserved, r)
 	}
 	return list
 }

@@ -34,7 +34,15 @@ func getLease(ctx context.Context, se *dispatch.Session, a scoped) (leaseList, e
 		return leaseList{}, err
 	}
 	held, err := se.LeasesOn(ctx, scope, key)
-	return leaseListOf(dispatch.LeasePage{Leases: held}, se.ID()), err
+	page := dispatch.LeasePage{Leases: held}
+	if len(held) == 0 && err == nil {
+		var s registry.TokenStanding
+		s, err = se.CheckToken(ctx, scope, key, 0)
+		for _, kept := range s.Reserved {
+			page.Reserved = append(page.Reserved, dispatch.ReservedInfo{Reservation: kept, Scope: scope})
+		}
+	}
+	return leaseListOf(page, se.ID()), err
 }
 
 func (a leaseIDArg) find(ctx context.Context, se *dispatch.Session) (dispatch.LeaseInfo, error) {

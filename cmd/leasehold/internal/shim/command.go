@@ -81,7 +81,7 @@ directory. To name another run, use --run, LEASEHOLD_RUN, or a file
 				return exit.Usagef("--directory %q: must be a directory that exists", cfg.Directory)
 			}
 			cfg.Directory, _ = filepath.Abs(cfg.Directory) // "" if this process has no working directory any more
-			if cfg.Token != "" { // not refused: the client of a launched agent can have these in its configuration
+			if cfg.Token != "" {                           // not refused: the client of a launched agent can have these in its configuration
 				for _, flag := range []string{"run", "name"} {
 					if cmd.Flags().Changed(flag) {
 						fmt.Fprintf(cmd.ErrOrStderr(), "leasehold mcp: --%s has no effect, because there is a token: this acts as that actor, in its own run\n", flag)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -99,6 +100,18 @@ func (a agent) call(tool string, with args) json.RawMessage {
 func (a agent) waits(tool string, with args) {
 	a.d.conns.Go(func() { _, _ = a.c.Call(a.d.ctx, tool, with) })
 	time.Sleep(time.Second)
+}
+
+// reserved makes a key of a run that is kept for W2, who is first in line.
+func (d *daemon) reserved(run, key string) {
+	d.t.Helper()
+	holder, first := d.actor(run, "root", "W1", dispatch.Worker), d.actor(run, "root", "W2", dispatch.Worker)
+	holder.call("run_lease_acquire", args{"key": key})
+	if answer, err := first.c.Call(d.t.Context(), "run_lease_acquire", args{"key": key, "wait_secs": 1}); err == nil {
+		d.t.Fatalf("granted while it is held: %s", answer.Object)
+	}
+	holder.c.Close()
+	synctest.Wait()
 }
 
 // busyRun is a run with what makes a view hard to draw: long keys, wide runes, long

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
@@ -69,6 +70,18 @@ func TestViewsAtThreeWidths(t *testing.T) {
 				fmt.Fprintf(&all, "%s\n%s\n", strings.Repeat("·", width), steady(text))
 			}
 			sameAsGolden(t, v.name, all.Bytes())
+		}
+	})
+}
+
+func TestAKeyThatIsReservedIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t)
+		d.actor("r", "", "lead", dispatch.Root)
+		d.reserved("r", "deploy")
+		text, err := view.Drawn(t.Context(), d.connect(server.Hello{Operator: true}), "leases", "r", 100)
+		if err != nil || !regexp.MustCompile(`(?m)^deploy +run +reserved for W2 +5s`).MatchString(text) {
+			t.Errorf("leases shows\n%s%v", text, err)
 		}
 	})
 }

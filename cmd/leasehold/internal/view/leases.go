@@ -94,12 +94,16 @@ func drawLeases(prefix string) drawing {
 		switch {
 		case err != nil:
 			return "", err
-		case len(list.Leases) == 0 && prefix != "":
+		case len(list.Leases)+len(list.Reserved) == 0 && prefix != "":
 			return fmt.Sprintf("no lease starts with %q\n", prefix), nil
-		case len(list.Leases) == 0:
+		case len(list.Leases)+len(list.Reserved) == 0:
 			return "no leases\n", nil
 		}
-		text := leaseTable(list.Leases, since).Render(p)
+		t := leaseTable(list.Leases, since)
+		for _, r := range list.Reserved {
+			t.AddTexts(r.Name+r.Key, scopeOf(r.Scope, r.Layer), "reserved for "+r.Holder.String(), terminal.Remaining(r.ExpiresIn, since), "", "", "", "")
+		}
+		text := t.Render(p)
 		if list.Next != "" {
 			text += p.Dim("there are more: narrow with --prefix, --scope or --layer") + "\n"
 		}
@@ -109,8 +113,19 @@ func drawLeases(prefix string) drawing {
 
 // leaseList is the answer of operator_leases.
 type leaseList struct {
-	Leases []shownLease
-	Next   string
+	Leases   []shownLease
+	Reserved []shownReservation
+	Next     string
+}
+
+// shownReservation is a key that nobody holds and that is kept for the first in line.
+type shownReservation struct {
+	Name      string
+	Key       string
+	Scope     string
+	Layer     string
+	Holder    shownHolder
+	ExpiresIn terminal.Millis `json:"expires_in_ms"`
 }
 
 // leaseTable returns a table with one row per lease. since is the time since the leases
@@ -127,10 +142,6 @@ func leaseTable(list []shownLease, since time.Duration) *terminal.Table {
 		{Head: "WHERE", Rank: terminal.Minor + 3, Want: 16, Left: true, Optional: true},
 	}}
 	for _, l := range list {
-		scope := l.Scope
-		if l.Layer != "" {
-			scope += " " + l.Layer
-		}
 		var waiting []string
 		for _, w := range l.Waiters {
 			waiting = append(waiting, fmt.Sprintf("%s (%s)", w, terminal.Brief(w.Waiting.Duration()+since)))
@@ -151,9 +162,17 @@ func leaseTable(list []shownLease, since time.Duration) *terminal.Table {
 			holder += " (offered to " + l.OfferedTo + ")"
 		}
 		t.Add(
-			terminal.Text(l.Name+l.Key), terminal.Text(scope), terminal.Text(holder), terminal.Text(expires),
+			terminal.Text(l.Name+l.Key), terminal.Text(scopeOf(l.Scope, l.Layer)), terminal.Text(holder), terminal.Text(expires),
 			terminal.Text(strconv.FormatUint(l.Token, 10)), line, terminal.Text(l.Reason), terminal.Text(l.Holder.shownOrigin.String()),
 		)
 	}
 	return t
+}
+
+// scopeOf names a scope, and the layer of a layer's lease.
+func scopeOf(scope, layer string) string {
+	if layer == "" {
+		return scope
+	}
+	return scope + " " + layer
 }

@@ -153,19 +153,22 @@ func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
 	return err
 }
 
+// reserved is a second list in the pages of leases.
+const reserved = "reserved"
+
 // allPages asks for the pages after the first, and returns an object with all of the list.
 // A list may have 100 000 elements, so none of them is decoded here.
 func (l *look) allPages(ctx context.Context, c *client.Client, first json.RawMessage) (json.RawMessage, error) {
-	var lists [][]byte // of the pages, without their brackets
+	lists := map[string][][]byte{l.pages: {}, reserved: {}} // of the pages, without their brackets
 	args := maps.Clone(l.args)
 	for page := first; ; {
 		var next string
 		for name, value := range wire.Members(page) {
 			switch string(name) {
-			case l.pages:
+			case l.pages, reserved:
 				items := bytes.TrimSuffix(bytes.TrimPrefix(value, []byte("[")), []byte("]"))
 				if len(items) > 0 {
-					lists = append(lists, items)
+					lists[string(name)] = append(lists[string(name)], items)
 				}
 			case "next":
 				next, _ = wire.TextOf(value)
@@ -175,7 +178,11 @@ func (l *look) allPages(ctx context.Context, c *client.Client, first json.RawMes
 			if args["after"] == nil {
 				return first, nil
 			}
-			return fmt.Appendf(nil, "{%q:[%s]}", l.pages, bytes.Join(lists, []byte(","))), nil
+			whole := fmt.Appendf(nil, "{%q:[%s]", l.pages, bytes.Join(lists[l.pages], []byte(",")))
+			if kept := lists[reserved]; len(kept) > 0 {
+				whole = fmt.Appendf(whole, ",%q:[%s]", reserved, bytes.Join(kept, []byte(",")))
+			}
+			return append(whole, '}'), nil
 		}
 		args["after"] = next
 		answer, err := connection.Call(ctx, c, l.tool, args)

@@ -120,13 +120,17 @@ func TestTopCountsAsFarAsItReads(t *testing.T) {
 		// A search finds none of the rest, so top says what reads them all.
 		m.Press("2", "/k999")
 		has(t, m, "no leases", "more than are shown here: leasehold leases shows all")
+		d.reserved("r", "z")
 		text, err := view.Leases(t.Context(), d.connect(server.Hello{Operator: true}), "r")
 		if err != nil {
 			t.Fatal(err)
 		}
-		var list struct{ Leases []struct{ Key string } }
+		var list struct{ Leases, Reserved []struct{ Key string } }
 		if err := json.Unmarshal([]byte(text), &list); err != nil {
 			t.Fatal(err)
+		}
+		if len(list.Reserved) != 1 || list.Reserved[0].Key != "z" {
+			t.Errorf("of the reservations there is %v", list.Reserved)
 		}
 		keys := make(map[string]bool)
 		for _, l := range list.Leases {
