@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,7 +92,8 @@ their retention is over. A run that has not ended is refused: end it first. With
 The run directory of a dispatched run, with the output of its agents, is kept for 30 days
 after its end. With --files it is deleted now, if the run was dispatched with this daemon.
 A run directory with worktrees is never deleted: they may have work that is nowhere else.
-Nor is one of a run that was not dispatched to its end.`,
+Nor is one of a run that was not dispatched to its end. What stays is named, and the
+exit code is then 1.`,
 		Example: `  leasehold actor end --run release-42 root
   leasehold runs rm release-42
   leasehold runs rm --ended --yes
@@ -213,7 +215,7 @@ func (j *deletion) do(cmd *cobra.Command, c *client.Client, names []string) erro
 	if len(names) == 0 && !j.reply.JSON {
 		return j.reply.Print(cmd, nil, "no run has ended")
 	}
-	var refused error
+	var refused, left error
 	for _, name := range names {
 		d := deletedRun{Run: name}
 		answer, err := connection.Call(cmd.Context(), c, "operator_run_remove", map[string]any{"run": name})
@@ -233,6 +235,9 @@ func (j *deletion) do(cmd *cobra.Command, c *client.Client, names []string) erro
 		if err == nil {
 			err = j.print(cmd, d)
 		}
+		if len(d.Kept) > 0 {
+			left = exit.ErrReported
+		}
 		switch {
 		case err != nil && j.reply.JSON: // those that were refused are printed
 			return err
@@ -240,7 +245,7 @@ func (j *deletion) do(cmd *cobra.Command, c *client.Client, names []string) erro
 			return errors.Join(refused, err)
 		}
 	}
-	return refused
+	return cmp.Or(refused, left)
 }
 
 // A deletedRun says what was deleted of a run.
