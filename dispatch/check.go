@@ -27,7 +27,7 @@ func (s *State) Prove(ctx context.Context, progress func(records int)) error {
 			progress(int(rows))
 			return context.Cause(ctx)
 		})
-		faults := []error{s.core.Check(tx), tasks, kvstore.Check(tx)}
+		faults := []error{checkEndings(tx), s.core.Check(tx), tasks, kvstore.Check(tx)}
 		fault := func(format string, args ...any) {
 			faults = append(faults, fmt.Errorf("dispatch: "+format, args...))
 		}

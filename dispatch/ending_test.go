@@ -609,19 +609,39 @@ func TestASpoiltEndingStopsNoOther(t *testing.T) {
 		_, token := h.add(dispatch.Worker, "S1", "W1")
 		worker := h.connect(dispatch.Credentials{Token: token}, 50)
 		h.take(worker, dispatch.RunScope, "x", time.Hour)
-		for _, spoilt := range []string{"ending/1spoilt", "ending/2spoilt"} {
-			h.plantText(spoilt, "{")
+		spoilt := []string{"ending/1spoilt", "ending/2spoilt"}
+		for _, key := range spoilt {
+			h.plantText(key, "{")
 		}
-		h.crash()
+		mend := func() { // or the check at the close of a state would find them
+			t.Helper()
+			for _, key := range spoilt {
+				if err := h.eng.Update(t.Context(), func(tx engine.Tx) error { tx.Delete(key); return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		fs := h.fs.CrashClone(vfs.CrashCloneCfg{})
+		mend()
+		h.close()
+		h.fs = fs
+		h.open()
 		if err := h.EndActor(t.Context(), "r", "S1", "done"); err != nil {
 			t.Fatal(err)
 		}
 		h.noRows("lease/")
-		for _, spoilt := range []string{"ending/1spoilt", "ending/2spoilt"} {
-			if was := h.plantText(spoilt, ""); was != "{" {
-				t.Errorf("the row %s is %q", spoilt, was)
+		proof := h.Check(t.Context())
+		for _, key := range spoilt {
+			if was := h.plantText(key, ""); was != "{" {
+				t.Errorf("the row %s is %q", key, was)
+			}
+			for who, told := range map[string]error{"the state that was opened": h.Spoilt(), "its proof": proof} {
+				if !errors.Is(told, engine.ErrCorrupt) || !strings.Contains(fmt.Sprint(told), key) {
+					t.Errorf("%s does not name %s: %v", who, key, told)
+				}
 			}
 		}
+		mend()
 	})
 }
 

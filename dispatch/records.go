@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"errors"
 	"iter"
 	"time"
 
@@ -234,5 +235,15 @@ func checkRecords(tx engine.Tx) error {
 		rows.Check[Access](tx, accessPrefix),
 		work.CheckRecords(tx),
 		mail.CheckRecords(tx),
+	)
+}
+
+// checkEndings returns an error that names records of what is ending that cannot be read.
+// They affect only what they belong to, so Open goes on.
+func checkEndings(tx engine.Tx) error {
+	return errors.Join(
+		rows.Check[treeEnding](tx, endingTree),
+		rows.Check[sessionRecord](tx, endingSession),
+		rows.Check[removal](tx, endingRemoval),
 	)
 }

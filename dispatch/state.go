@@ -79,6 +79,8 @@ type State struct {
 
 	restored time.Time // since when the original may have changed; zero: this state was no copy when it was opened
 
+	spoilt error // names records that could not be read when the state was opened
+
 	ends chan struct{} // holds one token while a session that held much gives back a part of it
 
 	mu       sync.Mutex
@@ -142,6 +144,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 			return err
 		}
 		s.ahead = tx.Wall().Sub(tx.Now())
+		s.spoilt = checkEndings(tx)
 		return checkRecords(tx)
 	})
 	if err != nil {
@@ -220,6 +223,10 @@ func (s *State) tendRows(ctx context.Context) error {
 // Restored returns since when the original may have changed of which this state
 // was a copy until it was opened. Its numbers have leapt then.
 func (s *State) Restored() (since time.Time, ok bool) { return s.restored, !s.restored.IsZero() }
+
+// Spoilt names records that could not be read when the state was opened. What they belong
+// to never ends, and everything else goes on. nil: there were none.
+func (s *State) Spoilt() error { return s.spoilt }
 
 // Changes returns a watch that fires on every change of the state.
 func (s *State) Changes() *engine.Watch { return s.eng.Watch("") }

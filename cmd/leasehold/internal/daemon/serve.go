@@ -246,7 +246,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 		options.Reached = func() bool { return seat.member.Reached() }
 		daemon = server.New(nil, options)
 		seat.takePart(cfg.Door, daemon.Connections, log, func(ctx context.Context, partition int, eng *postgres.Engine) error {
-			return cfg.host(ctx, partition, eng, daemon, measured)
+			return cfg.host(ctx, partition, eng, daemon, measured, log)
 		})
 		tend = seat.member.Run
 	} else {
@@ -265,6 +265,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 		if err != nil {
 			return explain(err)
 		}
+		warnOfSpoilt(state, log)
 		if since, ok := state.Restored(); ok {
 			log.Warn().Time("since", since).Msg("this state is a backup or another copy, and lacks what has happened to the original since; its tokens go on above all that can have been issued; do not serve the original as well, because both would grant the same leases")
 		}
@@ -348,8 +349,15 @@ func (cfg *serveConfig) dispatchOptions() dispatch.Options {
 	}
 }
 
+// warnOfSpoilt logs which records could not be read when the state was opened.
+func warnOfSpoilt(state *dispatch.State, log zerolog.Logger) {
+	if err := state.Spoilt(); err != nil {
+		log.Warn().Err(err).Msg("records of what is ending cannot be read: what they belong to never ends, and all else goes on; look for the cause, such as a failing disk, and compare with a copy of the state")
+	}
+}
+
 // host serves the partition in an engine until ctx ends or the engine fails.
-func (cfg *serveConfig) host(ctx context.Context, partition int, eng *postgres.Engine, daemon *server.Server, measured *metrics.Set) error {
+func (cfg *serveConfig) host(ctx context.Context, partition int, eng *postgres.Engine, daemon *server.Server, measured *metrics.Set, log zerolog.Logger) error {
 	defer measured.Attach(eng)()
 	o := cfg.dispatchOptions()
 	o.Above, o.Partition = eng.Floor(), dispatch.Partition{Number: partition, Of: cfg.partitions, First: cfg.settled}
@@ -357,6 +365,7 @@ func (cfg *serveConfig) host(ctx context.Context, partition int, eng *postgres.E
 	if err != nil {
 		return err
 	}
+	warnOfSpoilt(state, log)
 	services, ctx := errgroup.WithContext(ctx)
 	services.Go(func() error { return state.Tend(ctx) })
 	services.Go(func() error { daemon.Host(ctx, partition, state, eng.Err); return nil })
