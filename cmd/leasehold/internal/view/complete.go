@@ -201,16 +201,19 @@ func CompleteLeases(cmd *cobra.Command, _ []string, word string) (keys []string,
 	if err != nil {
 		return nil, none
 	}
-	scope, lead := "run", "" // --layer is a flag without a value, or names the lead
-	if layer, err := cmd.Flags().GetBool("layer"); err == nil && layer {
+	scope, lead := "all", ""
+	layer, given := cmd.Flags().Lookup("layer"), cmd.Flags().Lookup("scope")
+	switch {
+	case layer == nil:
+	case layer.Changed:
 		scope = "layer"
-	} else if lead, _ = cmd.Flags().GetString("layer"); lead != "" {
-		scope = "layer"
-	}
-	if given := cmd.Flags().Lookup("scope"); given != nil {
-		if scope = given.Value.String(); scope == "run" {
-			lead = "" // --layer has a default
+		lead, _ = cmd.Flags().GetString("layer") // or --layer has no value, and the lead is not known
+	case given != nil:
+		if scope = given.Value.String(); scope == "layer" {
+			lead = layer.Value.String() // its default
 		}
+	default:
+		scope = "run"
 	}
 	defer limited(cmd)()
 	c, err := connection.Operator(cmd, false)
