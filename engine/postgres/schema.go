@@ -20,6 +20,12 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
+// firstSchema is the version of the schema that the first file makes. Those before it were
+// never released.
+const firstSchema = 6
+
+var errUnreleased = errors.New("the schema of the database was never released; copy its state with leasehold migrate directory of the version that made it")
+
 // migrationLock prevents two processes from migrating at the same time.
 const migrationLock = 0x6c65617365686f6c // "leasehol"
 
@@ -31,8 +37,9 @@ func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 	if err != nil {
 		return err
 	}
+	known := firstSchema + len(files) - 1
 	version, err := schemaVersion(ctx, conn)
-	if err == nil && version == len(files) {
+	if err == nil && version == known {
 		return nil
 	}
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", migrationLock); err != nil {
@@ -58,10 +65,13 @@ func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 	if err != nil {
 		return err
 	}
-	if version > len(files) {
-		return fmt.Errorf("%w: its schema is version %d, and this version knows those up to %d", engine.ErrNewer, version, len(files))
+	switch {
+	case version > known:
+		return fmt.Errorf("%w: its schema is version %d, and this version knows those up to %d", engine.ErrNewer, version, known)
+	case version > 0 && version < firstSchema:
+		return errUnreleased
 	}
-	for i := version; i < len(files); i++ {
+	for i := max(version-firstSchema+1, 0); i < len(files); i++ {
 		step, err := migrations.ReadFile(files[i])
 		if err != nil {
 			return err
@@ -70,7 +80,7 @@ func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 			if _, err := tx.Exec(ctx, string(step), pgx.QueryExecModeSimpleProtocol); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, "UPDATE leasehold_schema SET version = $1", i+1)
+			_, err := tx.Exec(ctx, "UPDATE leasehold_schema SET version = $1", firstSchema+i)
 			return err
 		})
 		if err != nil {
@@ -103,7 +113,7 @@ func elsewhere(ctx context.Context, conn *pgx.Conn) error {
 // lastMigration returns the version of the schema that this program creates.
 func lastMigration() (int, error) {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
-	return len(files), err
+	return firstSchema + len(files) - 1, err
 }
 
 func schemaVersion(ctx context.Context, conn *pgx.Conn) (version int, err error) {

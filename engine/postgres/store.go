@@ -162,7 +162,7 @@ func passes(err error) bool {
 		return false
 	}
 	if !errors.As(err, &pg) {
-		return !slices.ContainsFunc([]error{ErrSuperseded, ErrCopying, ErrElsewhere, ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrCorrupt, engine.ErrNewer}, func(lasts error) bool { return errors.Is(err, lasts) })
+		return !slices.ContainsFunc([]error{ErrSuperseded, ErrCopying, ErrElsewhere, ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, errUnreleased, engine.ErrCorrupt, engine.ErrNewer}, func(lasts error) bool { return errors.Is(err, lasts) })
 	}
 	if _, refused := errors.AsType[*pgconn.ConnectError](err); !refused && pg.SeverityUnlocalized == "FATAL" {
 		return true // whatever the reason: a new connection meets it, too, if it lasts
