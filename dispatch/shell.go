@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/registry"
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // A shell command may write to any file, and nobody knows in advance to which.
@@ -46,10 +47,17 @@ func (w *writes) note(session uuid.UUID, key string) {
 	w.last[heldKey{session, key}] = w.n
 }
 
+// since reports whether a session has written to the file of a key, or below the
+// directory of a key, after write number n.
 func (w *writes) since(session uuid.UUID, key string, n uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.last[heldKey{session, key}] > n
+	for held, last := range w.last {
+		if last > n && held.session == session && filekey.Covers(key, held.key) {
+			return true
+		}
+	}
+	return false
 }
 
 // Writes returns the number of the last write that the guard allowed.

@@ -650,6 +650,56 @@ func TestTheHookReportsWhatShellCommandsChange(t *testing.T) {
 	}
 }
 
+// What has changed before a shell command is not told after it, even if the client gives
+// its commands no ids, and has run the same one before.
+func TestTheHookReportsNothingFromBeforeAShellCommand(t *testing.T) {
+	t.Parallel()
+	client, holder := hookedShim(t)
+	first, other := newHooked(t, holder.dir), newHooked(t, holder.dir)
+	command := func(event string) {
+		t.Helper()
+		if said := other.run("claude", fmt.Sprintf(`{"cwd":%q,"hook_event_name":%q,"tool_name":"Bash","tool_input":{"command":"make"}}`, holder.dir, event)); said != "" {
+			t.Errorf("at %s it is told %s", event, said)
+		}
+	}
+	first.mayWrite("x", "")
+	command("PreToolUse")
+	command("PostToolUse")
+	if err := os.WriteFile(filepath.Join(holder.dir, "x"), []byte("by the first"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	first.run("claude", fmt.Sprintf(`{"cwd":%q,"hook_event_name":"SessionEnd"}`, holder.dir))
+	command("PreToolUse")
+	client.call(11, "run_lease_acquire", `{"path":"x"}`)
+	client.answer(11)
+	command("PostToolUse")
+}
+
+// What the holder of a directory writes below it, with a tool that its guard sees, is no
+// change by the shell command of another.
+func TestTheHolderOfADirectoryWritesBelowIt(t *testing.T) {
+	t.Parallel()
+	client, holder := hookedShim(t)
+	other := newHooked(t, holder.dir)
+	client.call(11, "run_lease_acquire", `{"path":"src/**"}`)
+	client.answer(11)
+	command := func(event string) {
+		t.Helper()
+		if said := other.run("claude", fmt.Sprintf(`{"cwd":%q,"hook_event_name":%q,"tool_name":"Bash","tool_use_id":"u","tool_input":{"command":"make"}}`, holder.dir, event)); said != "" {
+			t.Errorf("at %s it is told %s", event, said)
+		}
+	}
+	command("PreToolUse")
+	holder.mayWrite("src/new", "")
+	if err := os.MkdirAll(filepath.Join(holder.dir, "src"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(holder.dir, "src/new"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command("PostToolUse")
+}
+
 // awayDir returns a directory on a file system of its own. stop keeps that from answering
 // until the function is called that it returns.
 func awayDir(t *testing.T) (away string, stop func() (resume func())) {

@@ -301,6 +301,7 @@ const maxExact = 1 << 53
 // wrong, and its field.
 func (f *field) readObjects(v reflect.Value, list json.RawMessage) error {
 	objects := reflect.New(f.typ).Elem()
+	objects.Set(reflect.MakeSlice(f.typ, 0, 0)) // an empty list is not the same as none
 	for raw := range wire.Elements(list) {
 		i := objects.Len()
 		if f.max != nil && float64(i) >= *f.max {

@@ -32,6 +32,11 @@ const maxLooks = 256
 func (l *looks) note(command string, seen look) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(seen.files) == 0 { // what was noted is that of an earlier command
+		delete(l.at, command)
+		l.order = slices.DeleteFunc(l.order, func(c string) bool { return c == command })
+		return
+	}
 	if l.at == nil {
 		l.at = make(map[string]look)
 	}
@@ -79,7 +84,7 @@ type seenFiles struct {
 func (s seenFiles) Text() string { return fmt.Sprintf("%d files of others", len(s.Files)) }
 
 func (h *hooks) command(_ context.Context, se *dispatch.Session, a commandArgs) (seenFiles, error) {
-	if len(a.Files) > 0 {
+	if a.Files != nil {
 		h.looks.note(a.command(se), look{a.Files, h.state.Writes()})
 	}
 	return seenFiles{append([]seenFile{}, h.looks.of(a.command(se)).files...)}, nil

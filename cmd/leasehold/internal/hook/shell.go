@@ -46,17 +46,14 @@ func (g *guard) commandBegins(ctx context.Context) error {
 		return err
 	}
 	held, err := connection.Decode[struct{ Held []struct{ Key string } }](answer.Object)
-	if err != nil || len(held.Held) == 0 {
+	if err != nil {
 		return err
 	}
 	var keys []string
 	for _, lease := range held.Held[:min(len(held.Held), maxLooks)] {
 		keys = append(keys, lease.Key)
 	}
-	files := looks(ctx, of.Top, keys)
-	if len(files) == 0 {
-		return nil
-	}
+	files := append([]look{}, looks(ctx, of.Top, keys)...) // if there are none, the daemon forgets those of the command before
 	_, err = g.call(ctx, "hook_command", map[string]any{"party": g.event.party, "tool_use_id": g.event.use, "files": files})
 	return err
 }
