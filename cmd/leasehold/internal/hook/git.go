@@ -1,7 +1,6 @@
 package hook
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -22,28 +21,26 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/project"
-	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/registry/filekey"
 )
 
-// runGit refuses a commit of files that others have leased. Git runs it at the top of
-// the work tree.
+// runGit refuses a commit of files that others have leased.
 func runGit(cmd *cobra.Command) error {
-	dir, err := os.Getwd()
+	top, merged, err := workTree(cmd)
 	if err != nil {
 		return err
 	}
-	of, err := project.Of(dir)
+	of, err := project.Of(top)
 	if err != nil {
 		return err
 	}
-	files, err := committed(cmd, of.Top)
+	files, err := committed(cmd, merged)
 	if err != nil {
 		return err
 	}
 	// Agents of the project around a submodule lease its files in their own run.
 	for p, ok := of, true; ok; p, ok = p.Around() {
-		if err := checkCommit(cmd, p, of.Top, files); err != nil {
+		if err := checkCommit(cmd, p, top, files); err != nil {
 			return err
 		}
 	}
@@ -75,12 +72,8 @@ func checkCommit(cmd *cobra.Command, of project.Project, top string, files []str
 	if len(keys) == 0 {
 		return nil
 	}
-	d, hello, err := reach(cmd)
-	if err != nil {
-		return err
-	}
 	overrule := settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report
-	first, err := heldByOthers(cmd, d, hello, map[string]any{"run": run, "overrule": overrule}, keys)
+	first, err := heldByOthers(cmd, map[string]any{"run": run, "overrule": overrule}, keys)
 	switch {
 	case err == nil, errors.Is(err, connection.ErrNoDaemon): // without a daemon there are no leases
 	case settings.Guard.WithoutDaemon == project.Refuse && first == "":
@@ -97,7 +90,11 @@ func checkCommit(cmd *cobra.Command, of project.Project, top string, files []str
 
 // heldByOthers shows which of the keys others hold, and returns the first of them. It waits
 // for the daemon as long as the other hooks do, for each part of a large commit.
-func heldByOthers(cmd *cobra.Command, d *connection.Dialer, hello server.Hello, args map[string]any, keys []string) (first string, err error) {
+func heldByOthers(cmd *cobra.Command, args map[string]any, keys []string) (first string, err error) {
+	d, hello, err := reach(cmd)
+	if err != nil {
+		return "", err
+	}
 	within := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeoutCause(cmd.Context(), patience, errLate)
 	}
@@ -162,34 +159,56 @@ func inShell(name string) string {
 	return name
 }
 
+// workTree returns the top of the work tree of the coming commit, and the commits that
+// it merges. Git says both, because GIT_DIR and GIT_WORK_TREE may name other directories
+// than those that are above this one.
+func workTree(cmd *cobra.Command) (top string, merged []string, err error) {
+	out, err := git(cmd, "rev-parse", "--show-toplevel", "--git-path", "MERGE_HEAD")
+	if err != nil {
+		return "", nil, err
+	}
+	top, head, _ := strings.Cut(strings.TrimSuffix(out, "\n"), "\n")
+	text, err := os.ReadFile(head)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return top, strings.Fields(string(text)), err
+}
+
 // committed returns the files that the coming commit changes, relative to the top of
-// the work tree. For a merge commit these are the files that differ from both sides.
-func committed(cmd *cobra.Command, top string) (files []string, err error) {
-	staged := func(against ...string) ([]string, error) {
-		git := exec.CommandContext(cmd.Context(), "git", append([]string{"diff", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "--ignore-submodules=all", "-z"}, against...)...)
-		git.Dir, git.Stderr = top, cmd.ErrOrStderr()
-		out, err := git.Output()
-		if err != nil {
-			return nil, fmt.Errorf("git diff --cached: %w", err)
+// the work tree. For a merge commit these are the files that differ from all that it
+// merges.
+func committed(cmd *cobra.Command, merged []string) (files []string, err error) {
+	for i, against := range append([]string{""}, merged...) {
+		args := []string{"diff", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "--ignore-submodules=all", "-z"}
+		if against != "" {
+			args = append(args, against)
 		}
-		var list []string
-		for name := range bytes.SplitSeq(out, []byte{0}) {
-			if len(name) > 0 {
-				list = append(list, string(name))
+		out, err := git(cmd, args...)
+		if err != nil {
+			return nil, err
+		}
+		differ := map[string]bool{}
+		for name := range strings.SplitSeq(out, "\x00") {
+			differ[name] = true
+			if i == 0 && name != "" {
+				files = append(files, name)
 			}
 		}
-		return list, nil
+		files = slices.DeleteFunc(files, func(name string) bool { return !differ[name] })
 	}
-	if files, err = staged(); err != nil {
-		return nil, err
+	return files, nil
+}
+
+// git returns what a command of git prints.
+func git(cmd *cobra.Command, args ...string) (string, error) {
+	git := exec.CommandContext(cmd.Context(), "git", args...)
+	git.Stderr = cmd.ErrOrStderr()
+	out, err := git.Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w", args[0], err)
 	}
-	merge := exec.CommandContext(cmd.Context(), "git", "rev-parse", "--quiet", "--verify", "MERGE_HEAD")
-	merge.Dir = top
-	if merge.Run() != nil {
-		return files, nil
-	}
-	theirs, err := staged("MERGE_HEAD")
-	return slices.DeleteFunc(files, func(name string) bool { return !slices.Contains(theirs, name) }), err
+	return string(out), nil
 }
 
 // caller adds the processes that may be this one's client to the arguments of a call.
