@@ -150,12 +150,19 @@ func Install(hook string) error {
 	return nil
 }
 
-// Movable returns an error if another file is where the hook would be moved.
+// Movable returns an error if another file is where the hook would be moved. The same
+// hook may be there: its tool has written it again, over that of leasehold.
 func Movable(hook string) error {
-	if _, err := os.Lstat(Aside(hook)); err == nil {
+	if _, err := os.Lstat(Aside(hook)); err == nil && !same(hook, Aside(hook)) {
 		return exit.Hint(fmt.Errorf("%s exists, so the present hook cannot be moved there", Aside(hook)), "look what it is, and move it away")
 	}
 	return nil
+}
+
+func same(one, other string) bool {
+	text, err := os.ReadFile(one)
+	again, errAgain := os.ReadFile(other)
+	return err == nil && errAgain == nil && bytes.Equal(text, again)
 }
 
 // write writes the hook in one step, by a rename.
