@@ -61,6 +61,10 @@ func TestWhatClientsSay(t *testing.T) {
 			"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"set -e; cd 'my app' && cd ../sub\napply_patch <<'EOF'\n*** Begin Patch\n*** Add File: a\n*** Add File: /w/b\n+ cd no && x\n*** End Patch\nEOF\ncd /tmp; apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: c\n*** End Patch\nEOF"}}`,
 			event{kind: before, name: "PreToolUse", main: true, files: []string{"my app/../sub/a", "/w/b", "/tmp/c"}, shell: true},
 		},
+		{
+			"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"cd -- sub 2>/dev/null || exit\n(cd no)\ncd $no && cd no/$no; cd no & apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: a\n*** End Patch\nEOF"}}`,
+			event{kind: before, name: "PreToolUse", main: true, files: []string{"sub/a"}, shell: true},
+		},
 		{"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}`, event{kind: before, name: "PreToolUse", main: true, shell: true}},
 		{
 			"gemini", `{"cwd":"/w","hook_event_name":"BeforeTool","tool_name":"write_file","tool_input":{"file_path":"a"}}`,
