@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -625,6 +626,32 @@ func TestAPartitionWithoutARowIsMissed(t *testing.T) {
 		defer a.mu.Unlock()
 		if said := "cluster: the database has no row of a partition that it had: number 1"; !slices.Contains(a.log, said) {
 			t.Errorf("it did not say %q: %q", said, a.log)
+		}
+	})
+}
+
+// Two servers with one address say so. One that was restarted does not, although its
+// predecessor is still registered.
+func TestTwoServersWithOneAddressSaySo(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		a := w.start("a")
+		w.pass(time.Second)
+		a.pause()
+		again := w.start("a")
+		time.Sleep(4 * time.Second)
+		again.mu.Lock()
+		if len(again.log) > 0 {
+			t.Errorf("a server that was restarted said %q", again.log)
+		}
+		again.mu.Unlock()
+		a.resume()
+		time.Sleep(time.Second)
+		for _, h := range []*house{a, again} {
+			h.mu.Lock()
+			if !strings.Contains(strings.Join(h.log, "\n"), "another server has the same address, a: server ") {
+				t.Errorf("it said %q", h.log)
+			}
+			h.mu.Unlock()
 		}
 	})
 }

@@ -118,6 +118,10 @@ var ErrBack = errors.New("the database went back in time")
 // lead without it.
 var ErrGone = errors.New("the database has no row of a partition that it had")
 
+// ErrTwice says that clients who are passed on to this server may reach another, which
+// cannot serve them.
+var ErrTwice = errors.New("another server has the same address")
+
 // ErrOver is the reason why a term has ended, unless the server stops: the
 // others have removed the server, or it could not beat for too long.
 var ErrOver = errors.New("this server leads no more: the others have not heard from it, or it has not reached the database")

@@ -315,12 +315,15 @@ func (m *Member) observe(ctx context.Context, self uuid.UUID, look Look, sent ti
 		if s.ID == self {
 			continue
 		}
+		_, over := m.over[s.ID]
 		first, known := m.seen[s.ID]
 		if !known || first.beats != s.Beats {
+			if known && !over && s.Address != "" && s.Address == m.opts.Address {
+				m.report(fmt.Errorf("cluster: %w, %s: server %s at %q", ErrTwice, s.Address, s.ID, s.Name))
+			}
 			first = sight{s.Beats, m.opts.Clock.Running()}
 		}
 		seen[s.ID] = first
-		_, over := m.over[s.ID]
 		gone := over || m.opts.Gone != nil && m.opts.Gone(s)
 		if !gone && sent-first.at < m.opts.Timing.Dead {
 			continue

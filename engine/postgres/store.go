@@ -234,7 +234,7 @@ func Silent(err error) bool {
 // Reason says in a few words, without the names of machines and users, why the
 // database cannot be used. It returns "" for an error that is not about that.
 func Reason(err error) string {
-	for _, known := range []error{ErrElsewhere, ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrNewer, cluster.ErrGone} {
+	for _, known := range []error{ErrElsewhere, ErrPooled, ErrNotReplicated, ErrNotDurable, ErrLost, engine.ErrNewer, cluster.ErrGone, cluster.ErrTwice} {
 		if Means(err, known) {
 			return known.Error()
 		}

@@ -123,6 +123,8 @@ func Explain(err error) error {
 		return exit.Hint(err, "if it was restored from a copy, stop all servers and run leasehold cluster restored; if the DSN names two databases that can be written, stop the older one")
 	case errors.Is(err, cluster.ErrGone):
 		return exit.Hint(err, "somebody has deleted from leasehold_partition: start one of the servers again, which makes the row again, or restore the database")
+	case errors.Is(err, cluster.ErrTwice):
+		return exit.Hint(err, "give each server an --advertise at which only it is reached, and not a balancer")
 	case errors.Is(err, postgres.ErrCopying):
 		return exit.Hint(err, "nothing was changed: wait until that leasehold migrate or leasehold cluster restored has ended")
 	case errors.Is(err, postgres.ErrNoSchema):
