@@ -98,6 +98,52 @@ func TestALeaderMayWaitWhereADatabaseEndsIdleConnections(t *testing.T) {
 	}
 }
 
+// A database may make all transactions serializable that do not say what they are. Two
+// servers may beat at the same time there, too.
+func TestServersBeatWhereTransactionsAreSerializable(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	postgrestest.Exec(t, dsn, "DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END$$")
+	c, err := postgres.OpenCluster(t.Context(), postgres.Options{DSN: dsn, SingleNode: true}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	servers := []uuid.UUID{uuid.New(), uuid.New()}
+	for _, id := range servers {
+		if err := c.Register(t.Context(), cluster.Server{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	tx, err := conn.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), "SELECT 1 FROM leasehold_server FOR UPDATE")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var beats sync.WaitGroup
+	for _, id := range servers {
+		beats.Go(func() {
+			if _, there, err := c.Beat(t.Context(), id, 0); err != nil || !there {
+				t.Errorf("beat: %v %v", there, err)
+			}
+		})
+	}
+	for others(t, dsn, "wait_event_type = 'Lock'") < len(servers) { // they have begun
+		time.Sleep(time.Millisecond)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	beats.Wait()
+}
+
 // A commit that an operator cancels is sent again.
 func TestACommitThatIsCanceledIsSentAgain(t *testing.T) {
 	t.Parallel()
