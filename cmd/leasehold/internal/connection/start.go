@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -99,6 +100,9 @@ func (d *Dialer) Launch(ctx context.Context, state, dir string, args []string) (
 		said = info.Size()
 	}
 	daemon, err := spawn(log, dir, args)
+	if failed := new(exec.ExitError); errors.As(err, &failed) { // it wrote why into the log
+		err = errors.New(lastWords(log, said))
+	}
 	if err != nil {
 		return nil, &StartError{err}
 	}
@@ -194,7 +198,8 @@ func openLog(path string) (*os.File, error) {
 
 // lastWords returns what a daemon that ended at once wrote into its log, after what
 // earlier ones had said there: its error, which is the last line, and the hint, if one
-// follows it. On a full disk it could not write.
+// follows it. After a crash the error is the first line, and a trace follows it. On a
+// full disk it could not write.
 func lastWords(log string, said int64) string {
 	text, _ := os.ReadFile(log)
 	if int64(len(text)) >= said { // else it is another file since
@@ -214,6 +219,10 @@ func lastWords(log string, said int64) string {
 	}
 	if hint, ok := strings.CutPrefix(last, "hint: "); ok && len(lines) > 1 {
 		last = lines[len(lines)-2] + "; " + hint
+	} else if !strings.HasPrefix(last, "leasehold: ") {
+		if i := slices.IndexFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "{") }); i >= 0 {
+			last = lines[i]
+		}
 	}
 	return fmt.Sprintf("%s (the log is %s)", strings.TrimPrefix(last, "leasehold: "), log)
 }
