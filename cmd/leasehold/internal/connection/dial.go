@@ -47,8 +47,16 @@ func Final(err error) bool {
 	return ok && refused.Code != "UNAVAILABLE" && refused.Code != "LIMIT"
 }
 
-// ErrNoDaemon says that no daemon runs.
+// ErrNoDaemon says that no daemon listens.
 var ErrNoDaemon = errors.New("no daemon")
+
+var errSocketGone = errors.New("its socket is gone")
+
+// NoneRuns reports whether an attempt failed because no daemon runs, so that nobody has a
+// lease. A daemon whose socket is gone does not listen, but runs.
+func NoneRuns(err error) bool {
+	return errors.Is(err, ErrNoDaemon) && !errors.Is(err, errSocketGone)
+}
 
 // A Dialer connects to the daemon for a command. A daemon belongs to a state,
 // so the record in the state decides, and the socket is only a way to find the
@@ -214,7 +222,7 @@ func (d *Dialer) find(ctx context.Context) (net.Conn, error) {
 		}
 	}
 	if known {
-		return nil, exit.Hint(fmt.Errorf("%w listens at %s: the one of this state, process %d, runs, but its socket is gone", ErrNoDaemon, recorded.Socket, recorded.PID),
+		return nil, exit.Hint(fmt.Errorf("%w listens at %s: the one of this state, process %d, runs, but %w", ErrNoDaemon, recorded.Socket, recorded.PID, errSocketGone),
 			"it listens again as soon as it can make %s, as after the next log-in; leasehold stop ends it", recorded.Socket)
 	}
 	return nil, exit.Hint(fmt.Errorf("%w listens at %s", ErrNoDaemon, d.target.Socket),

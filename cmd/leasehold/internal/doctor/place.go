@@ -102,7 +102,7 @@ func daemonAt(cmd *cobra.Command) []string {
 }
 
 func noDaemon(socket string, err error) finding {
-	if errors.Is(err, connection.ErrNoDaemon) {
+	if connection.NoneRuns(err) {
 		at := nearest(filepath.Dir(socket))
 		if err := unix.Access(at, unix.W_OK|unix.X_OK); errors.Is(err, fs.ErrPermission) {
 			return finding{

@@ -75,7 +75,7 @@ func checkCommit(cmd *cobra.Command, of project.Project, top string, files []str
 	overrule := settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report
 	first, err := heldByOthers(cmd, map[string]any{"run": run, "overrule": overrule}, keys)
 	switch {
-	case err == nil, errors.Is(err, connection.ErrNoDaemon): // without a daemon there are no leases
+	case err == nil, connection.NoneRuns(err):
 	case settings.Guard.WithoutDaemon == project.Refuse && first == "":
 		return exit.Hint(fmt.Errorf("nobody can tell whether the files of this commit are leased: %w", err), "git commit --no-verify commits them all the same")
 	default:

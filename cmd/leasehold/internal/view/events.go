@@ -114,12 +114,14 @@ func (s *stream) run(cmd *cobra.Command) error {
 		terminal.EndUnread(out)
 	}
 	c, err := connection.Operator(cmd, false)
-	if errors.Is(err, connection.ErrNoDaemon) {
+	if connection.NoneRuns(err) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v; there is nothing to show\n", err)
 		if !s.follow {
 			return s.nothing(out)
 		}
 		c, err = awaitDaemon(cmd)
+	} else if s.follow && errors.Is(err, connection.ErrNoDaemon) {
+		c, err = comeBack(cmd)
 	}
 	for err == nil {
 		err = s.copy(ctx, c, out, cmd.ErrOrStderr())

@@ -56,12 +56,14 @@ func (l *look) run(cmd *cobra.Command) error {
 		cmd.SetContext(ctx)
 	}
 	c, err := connection.Operator(cmd, false)
-	if errors.Is(err, connection.ErrNoDaemon) {
+	if connection.NoneRuns(err) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v; there is nothing to show\n", err)
 		if err := l.showEmpty(out); err != nil || !l.watch {
 			return err
 		}
 		c, err = awaitDaemon(cmd)
+	} else if l.watch && errors.Is(err, connection.ErrNoDaemon) {
+		c, err = comeBack(cmd)
 	}
 	for err == nil {
 		if l.watch {
