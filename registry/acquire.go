@@ -179,7 +179,7 @@ func (c *Core) look(tx Tx, a *ask, last bool) ([]Grant, error) {
 	}
 	if len(a.found.keepers) > 0 {
 		held := c.refusal(tx, a.found.keepers[0])
-		if a.Wait == 0 {
+		if a.Wait == 0 && a.Ticket == uuid.Nil {
 			return nil, held
 		}
 		return nil, c.wait(tx, a, held, place, last)

@@ -194,14 +194,15 @@ func ticketOf(h Holder, wants []Want) uuid.UUID {
 // wait gives the call its party's place in line: the existing one, even if an
 // older call waits there, or a new one at the end. An older call goes on
 // waiting, and is answered as a re-entry once there is a grant. When the wait
-// is over, the call that has the place parks it.
+// is over, the call that has the place parks it; if it is parked, a call with its
+// ticket keeps it, though it does not wait.
 func (c *Core) wait(tx Tx, a *ask, held *HeldError, place waiter, last bool) error {
 	placed, mine := place.seq > 0, place.asker == a.asker
 	switch {
 	case last && !placed:
 		return held
 	case last:
-		if mine {
+		if mine || place.parked() {
 			c.away(tx, place)
 		}
 		return &WaitError{HeldError: *held, Position: place.position(tx), Ticket: ticketOf(a.Holder, a.wants)}

@@ -222,6 +222,33 @@ func TestAParkedPlaceIsGivenUpInTheEnd(t *testing.T) {
 	})
 }
 
+// The ticket alone keeps a place, as the answer that it came with says: a call with it need
+// not wait.
+func TestATicketKeepsThePlaceOfACallThatDoesNotWait(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b, c := h.party("A"), h.party("B"), h.party("C")
+		g := a.acquire(registry.Request{Key: "x", TTL: time.Hour})
+		_, err := b.try(registry.Request{Key: "x", Wait: time.Second})
+		ticket := mustBe[*registry.WaitError](t, err).Ticket
+		other := c.wait(registry.Request{Key: "x"})
+		for range 2 {
+			time.Sleep(registry.ParkTime - time.Second)
+			_, err = b.try(registry.Request{Key: "x", Ticket: ticket})
+			if again := mustBe[*registry.WaitError](t, err); again.Position != 1 || again.Ticket != ticket {
+				t.Errorf("with the ticket it has position %d and ticket %s", again.Position, again.Ticket)
+			}
+		}
+		if _, err = b.try(registry.Request{Key: "x"}); mustBe[*registry.HeldError](t, err).Waiters != 2 {
+			t.Errorf("without the ticket: %v", err)
+		}
+		if got := <-other; got.err == nil {
+			t.Error("the next in line was granted the lease")
+		}
+		a.release(g)
+		b.acquire(registry.Request{Key: "x", Ticket: ticket})
+	})
+}
+
 func TestATicketOfAnotherLeaseIsRefused(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		a, b := h.party("A"), h.party("B")
