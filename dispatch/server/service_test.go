@@ -44,6 +44,7 @@ func TestCallsThatAreNoneAreRefused(t *testing.T) {
 		`{"name":"spawn_worker","arguments":{"prompt":"x","env":["A"]}}`:                                             {0, "env must be an object of strings"},
 		`{"name":"spawn_sublead","arguments":{"prompt":"x","initial_ref":["A"]}}`:                                    {0, "initial_ref must be an object"},
 		`{"name":"kv_get","arguments":{}}`:                                                                           {0, "path must be given"},
+		`{"name":"lease_release","arguments":{"key":"k"}}`:                                                           {0, "key is unknown; the argument is lease_id; missing: lease_id"},
 		`{"name":"kv_get","arguments":{"pth":"/a"}}`:                                                                 {0, "pth is unknown; the arguments are path, layer; missing: path"},
 		`{"name":"fall","arguments":{}}`:                                                                             {-32603, "panic recovered in fall tool handler: over"},
 	} {

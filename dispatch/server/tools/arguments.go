@@ -397,7 +397,11 @@ func unknown(strange, missing []string, fields []field) error {
 		known = append(known, f.name)
 	}
 	problem := "is unknown: this tool takes no arguments"
-	if len(known) > 0 {
+	switch len(known) {
+	case 0:
+	case 1:
+		problem = "is unknown; the argument is " + known[0]
+	default:
 		problem = "is unknown; the arguments are " + strings.Join(known, ", ")
 	}
 	if len(missing) > 0 {

@@ -54,13 +54,19 @@ func entryOf(e *kvstore.Entry) *entry {
 
 type gotEntry struct {
 	Entry *entry `json:"entry" jsonschema:"null if there is none"`
+
+	short bool // it is not the one that was waited for
 }
 
 func (g gotEntry) Text() string {
-	if g.Entry == nil {
-		return "no entry"
+	line := "no entry"
+	if g.Entry != nil {
+		line = fmt.Sprintf("%s version %d, written by %s", g.Entry.Path, g.Entry.Version, g.Entry.UpdatedBy)
 	}
-	return fmt.Sprintf("%s version %d, written by %s", g.Entry.Path, g.Entry.Version, g.Entry.UpdatedBy)
+	if g.short {
+		line += "; call kv_wait again to wait on"
+	}
+	return line
 }
 
 type version struct {
@@ -80,7 +86,7 @@ func kvGet(ctx context.Context, se *dispatch.Session, a kvGetArgs) (gotEntry, er
 		return gotEntry{}, err
 	}
 	e, err := view.Get(ctx, a.Path)
-	return gotEntry{entryOf(e)}, err
+	return gotEntry{Entry: entryOf(e)}, err
 }
 
 type writeArgs struct {
@@ -194,5 +200,5 @@ func kvWait(ctx context.Context, se *dispatch.Session, a kvWaitArgs) (gotEntry, 
 	ctx, stop := se.WithinWait(ctx, caller(ctx), a.Wait.duration())
 	defer stop()
 	e, _, err := view.Wait(ctx, a.Path, a.MinVersion, a.Wait.duration())
-	return gotEntry{entryOf(e)}, err
+	return gotEntry{entryOf(e), e == nil || e.Version < a.MinVersion}, err
 }

@@ -515,7 +515,7 @@ type redriven struct {
 
 func (r redriven) Text() string {
 	line := counted(len(r.TaskIDs), "task", "tasks", "") + " redriven"
-	if len(r.TaskIDs) == 0 {
+	if n := len(r.TaskIDs); n == 0 || n == queue.MaxRedrive {
 		line += "; queue_dead lists the dead tasks"
 	}
 	return line

@@ -233,3 +233,42 @@ func TestAMessageHasTheTextOfItsReply(t *testing.T) {
 		}
 	}
 }
+
+// An answer that is not the end says how to go on.
+func TestAnAnswerThatIsNotAllSaysHowToGoOn(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		boss := h.actor(dispatch.Root, "", "boss")
+		line := func(tool string, a args) string {
+			answer, err := boss.Call(h.ctx, tool, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, _, _ := strings.Cut(answer.Text, "\n")
+			return first
+		}
+		if got := line("kv_wait", args{"path": "/shared/a", "wait_secs": 1}); got != "no entry; call kv_wait again to wait on" {
+			t.Error(got)
+		}
+		boss.ok("kv_set", args{"path": "/shared/a", "value": 1})
+		if got := line("kv_wait", args{"path": "/shared/a", "min_version": 2, "wait_secs": 1}); got != "/shared/a version 1, written by root; call kv_wait again to wait on" {
+			t.Error(got)
+		}
+		if got := line("kv_wait", args{"path": "/shared/a", "min_version": 1, "wait_secs": 1}); got != "/shared/a version 1, written by root" {
+			t.Error(got)
+		}
+		for range 101 {
+			boss.ok("task_enqueue", args{"queue": "q", "payload": 1, "max_attempts": 1})
+		}
+		for _, count := range []int{100, 1} {
+			for _, task := range boss.ok("task_claim", args{"queues": []string{"q"}, "ttl_secs": 60, "count": count})["tasks"].([]any) {
+				boss.ok("task_abandon", args{"task_id": task.(map[string]any)["task_id"], "token": task.(map[string]any)["token"]})
+			}
+		}
+		if got := line("queue_redrive", args{"queue": "q"}); got != "100 tasks redriven; queue_dead lists the dead tasks" {
+			t.Error(got)
+		}
+		if got := line("queue_redrive", args{"queue": "q"}); got != "1 task redriven" {
+			t.Error(got)
+		}
+	})
+}
