@@ -217,7 +217,7 @@ func TestTheAddressOfTheServerIsItsName(t *testing.T) {
 
 func TestHTTPChecksWhoAsksAndWhat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWeb(t, server.Options{Transport: server.Transport{HTTPHosts: []string{"leases.example"}}})
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPHosts: []string{"leases.example"}, HTTPSessions: 8, ActorHTTPSessions: 2}})
 		w.addBlocker()
 		session := w.open(t)
 		w2 := &web{daemon: w.daemon, client: w.client, token: w.daemon.token(t, "w2")}
@@ -258,6 +258,9 @@ func TestHTTPChecksWhoAsksAndWhat(t *testing.T) {
 			{"POST", echo, []string{"Content-Encoding", "identity"}, 200},
 
 			{"POST", echo, []string{"Mcp-Session-Id", ""}, 400},
+			{"POST", strings.Replace(initialize, `"id":1,`, "", 1), []string{"Mcp-Session-Id", ""}, 400},
+			{"POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":5}`, nil, 400},
+			{"POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":5}`, nil, 400}, // the first has left no session
 			{"POST", `{`, nil, 400},
 			{"POST", echo, []string{"Mcp-Protocol-Version", "2026-07-28"}, 400},
 			{"POST", echo, []string{"Mcp-Protocol-Version", "1999-01-01"}, 400},
@@ -291,9 +294,10 @@ func TestHTTPChunkedBodyIsCapped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != 413 {
-			t.Errorf("%s", resp.Status)
+		if resp.StatusCode != 413 || !strings.Contains(string(body), "a message is larger than 4 MiB") {
+			t.Errorf("%s: %s", resp.Status, body)
 		}
 	})
 }

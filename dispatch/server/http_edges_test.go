@@ -1,0 +1,183 @@
+package server_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
+)
+
+// toolCall returns the line of a call.
+func toolCall(id int, tool, arguments string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, arguments)
+}
+
+func cancelOf(id int) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)
+}
+
+// A call may wait for longer than its message may take to arrive, and for longer than a
+// session may be idle. When it is answered the session ends after the idle limit, whatever
+// else was asked and refused meanwhile.
+func TestHTTPCallThatWaitsLongKeepsItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPIdle: 20 * time.Second}})
+		session := w.open(t)
+		wait := toolCall(3, "kv_wait", `{"path":"/shared/a","wait_secs":45}`)
+		e := w.startStream(t, "POST", wait, session...)
+		if _, body := w.do(t, "POST", wait, session...); !strings.Contains(body, "not answered yet") {
+			t.Errorf("a duplicate id: %s", body)
+		}
+		w.do(t, "POST", ping, session...)
+		if m, ok := e.next(t); !ok || !strings.HasPrefix(m.text(), "no entry") {
+			t.Errorf("the call is answered %v, %+v", ok, m)
+		}
+		if resp, _ := w.do(t, "POST", ping, session...); resp.StatusCode != 200 {
+			t.Errorf("after the call: %s", resp.Status)
+		}
+		time.Sleep(21 * time.Second)
+		if resp, _ := w.do(t, "POST", ping, session...); resp.StatusCode != 404 {
+			t.Errorf("after the idle limit: %s", resp.Status)
+		}
+	})
+}
+
+// A client may cancel a call whose answer is on its way. The call is undone, what the answer
+// told is told again, and the id is free.
+func TestHTTPCancelAfterTheAnswerUndoesTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		other := &web{daemon: w.daemon, client: w.client, token: w.daemon.token(t, "other")}
+		session, others := w.open(t), other.open(t)
+		ask := func(line string) string {
+			_, body := w.do(t, "POST", line, session...)
+			return body
+		}
+		if got := ask(toolCall(1, "run_lease_acquire", `{"key":"a"}`)); !strings.Contains(got, "lease_id") {
+			t.Fatal(got)
+		}
+		ask(cancelOf(1))
+		if _, got := other.do(t, "POST", toolCall(1, "run_lease_acquire", `{"key":"a"}`), others...); !strings.Contains(got, "lease_id") {
+			t.Errorf("what was cancelled is still held: %s", got)
+		}
+		if got := ask(toolCall(1, "run_lease_acquire", `{"key":"b","ttl_secs":1}`)); !strings.Contains(got, "lease_id") {
+			t.Errorf("another call with the id is answered %s", got)
+		}
+		time.Sleep(2 * time.Second)
+		for id := range 2 {
+			if got := ask(toolCall(10+id, "lease_list", `{}`)); !strings.Contains(got, "LEASE_LOST") {
+				t.Errorf("answer %d does not tell the loss: %s", id, got)
+			}
+			ask(cancelOf(10 + id))
+		}
+	})
+}
+
+// A call that its client cancels gets no content if the client takes no stream.
+func TestHTTPCancelledCallHasNoContent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		b := w.addBlocker()
+		session := w.open(t)
+		var cancels sync.WaitGroup
+		cancels.Go(func() {
+			<-b.began
+			w.do(t, "POST", cancelOf(3), session...)
+		})
+		if resp, body := w.do(t, "POST", block, append(session, "Accept", "application/json")...); resp.StatusCode != 204 || body != "" {
+			t.Errorf("%s: %s", resp.Status, body)
+		}
+		<-b.ended
+		cancels.Wait()
+		if _, body := w.do(t, "POST", strings.Replace(echo, `"id":2`, `"id":3`, 1), session...); !strings.Contains(body, "echo") {
+			t.Errorf("another call with the id is answered %q", body)
+		}
+	})
+}
+
+// A client that drops a call's connection and cancels the call is not lost.
+func TestHTTPClientThatCancelsWhatItDroppedIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPGrace: time.Second}})
+		b := w.addBlocker()
+		session := w.open(t)
+		e := w.startStream(t, "POST", block, session...)
+		<-b.began
+		e.body.Close()
+		<-b.ended
+		w.do(t, "POST", cancelOf(3), session...)
+		time.Sleep(2 * time.Second)
+		if resp, _ := w.do(t, "POST", ping, session...); resp.StatusCode != 200 {
+			t.Errorf("%s", resp.Status)
+		}
+	})
+}
+
+// What is refused before its body is read needs none, and says so.
+func TestHTTPRefusesABodyUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		for name, c := range map[string]struct {
+			change func(*http.Request)
+			status int
+			text   string
+		}{
+			"too large": {func(r *http.Request) { r.ContentLength = wire.MaxMessage + 1 }, 413, "a message is larger than 4 MiB"},
+			"compressed": {func(r *http.Request) {
+				r.ContentLength = 1 << 20
+				r.Header.Set("Content-Encoding", "gzip")
+			}, 415, "must not be compressed"},
+		} {
+			r := w.request(t, "POST", "")
+			r.Body = io.NopCloser(unwanted{t})
+			c.change(r)
+			askFirst(r)
+			resp, err := w.client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != c.status || !resp.Close || !strings.Contains(string(body), c.text) {
+				t.Errorf("%s: %s, close %v: %s", name, resp.Status, resp.Close, body)
+			}
+			if c.status == 415 && resp.Header.Get("Accept-Encoding") != "identity" {
+				t.Errorf("%s: %v", name, resp.Header)
+			}
+		}
+	})
+}
+
+// A refusal does not wait for the rest of a body that is refused.
+func TestHTTPRefusesACompressedBodyBeforeItHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		nc := w.connect(t)
+		fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: 9\r\n\r\n", w.token)
+		_ = nc.SetReadDeadline(time.Now().Add(time.Second))
+		resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 415 || !resp.Close {
+			t.Errorf("%s, close %v", resp.Status, resp.Close)
+		}
+	})
+}
+
+// unwanted is a body that must not be read.
+type unwanted struct{ t *testing.T }
+
+func (u unwanted) Read([]byte) (int, error) {
+	u.t.Error("the body was asked for")
+	return 0, io.EOF
+}
