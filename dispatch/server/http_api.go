@@ -268,7 +268,7 @@ func (e *endpoint) readAPIBody(w http.ResponseWriter, r *http.Request, actor uui
 	if r.ContentLength == 0 || r.Body == nil {
 		return nil, 0, nil
 	}
-	if media, _, err := mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/json")); err != nil || media != "application/json" {
+	if media, _, _ := mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/json")); media != "application/json" {
 		return nil, http.StatusUnsupportedMediaType, errors.New("Content-Type must be application/json")
 	}
 	return e.readAll(w, r, actor)

@@ -77,8 +77,7 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 }
 
 func (e *endpoint) readBody(w http.ResponseWriter, r *http.Request, actor uuid.UUID) (body []byte, status int, err error) {
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || media != "application/json" {
+	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/json" {
 		return nil, http.StatusUnsupportedMediaType, errors.New("Content-Type must be application/json")
 	}
 	if asJSON, asStream := accepts(r); !asJSON && !asStream {

@@ -58,7 +58,7 @@ func (p *presence) begin() bool {
 	}
 	p.open++
 	p.begun++
-	p.back = p.back || time.Since(p.lostAt) >= onItsWay
+	p.back = time.Since(p.lostAt) >= onItsWay
 	if p.timer != nil {
 		p.timer.Stop()
 	}
