@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -107,7 +108,8 @@ func bound(outputs ...*output) (stop func()) {
 const maxLastLine = 400
 
 // lastLine returns the last line of a process's output as a screen would show it, for
-// the cause of its failure, without the advice at the end of our own command's errors.
+// the cause of its failure, without the data and the advice at the end of our own
+// command's errors.
 func lastLine(o *output) string {
 	text := lastOf(o.File, 4096)
 	if earlier, err := os.Open(o.Name() + Earlier); err == nil {
@@ -117,6 +119,12 @@ func lastLine(o *output) string {
 	text = strings.ReplaceAll(ansi.Strip(text), "\r", "\n") // colours, and bars that are drawn again
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "hint: ") })
+	if n := len(lines); n > 1 && !strings.HasPrefix(lines[n-2], "{") { // what writes JSON throughout is another program
+		var data struct{ Code string }
+		if json.Unmarshal([]byte(lines[n-1]), &data) == nil && data.Code != "" {
+			lines = lines[:n-1]
+		}
+	}
 	if len(lines) == 0 {
 		return ""
 	}

@@ -602,6 +602,26 @@ func TestScriptThatCannotBeStartedIsToldWhy(t *testing.T) {
 	}
 }
 
+// TestCauseOfFailureIsInWords: the cause of a failure is the last line for people, not
+// the data or the advice that our own command prints after it.
+func TestCauseOfFailureIsInWords(t *testing.T) {
+	refused := `key must be given
+{"argument":"key","code":"INVALID_ARGUMENT"}
+`
+	for said, want := range map[string]string{
+		refused:                                         "key must be given",
+		refused + "hint: see the book\n":                "key must be given",
+		refused + "it went wrong\n":                     "it went wrong",
+		"begun\n" + `{"level":"fatal","code":7}`:        `{"level":"fatal","code":7}`,
+		`{"level":"info"}` + "\n" + `{"code":"ENOENT"}`: `{"code":"ENOENT"}`,
+	} {
+		d := newHouse(t).dispatch("said", "cat >&2 <<'.'\n"+said+"\n.\nexit 3")
+		if s, err := d.end(); err != nil || s.Actors[0].Cause != "exit code 3: "+want {
+			t.Errorf("%q: error %v, summary %+v", said, err, s)
+		}
+	}
+}
+
 // TestOutputOfAnAgentIsBounded: an agent that writes without end fills two files
 // and no more, and what it writes last is still its result.
 func TestOutputOfAnAgentIsBounded(t *testing.T) {
