@@ -115,7 +115,7 @@ func (k *keptRun) keep(archive string) {
 }
 
 // A run that an earlier version dispatched, and that was killed with its daemon, goes
-// on from its run directory and its state: who had finished stays so, with the result.
+// on from its run directory and its state: who had succeeded stays so, with the result.
 func TestARunOfAnEarlierVersionGoesOn(t *testing.T) {
 	t.Parallel()
 	if *keepRun != "" {

@@ -53,7 +53,7 @@ directories of runs that ended more than 30 days ago; see leasehold runs rm --he
 Ctrl-C drains: nothing new is started, and agents have the manifest's grace to finish
 before they get SIGTERM and then SIGKILL. A second Ctrl-C ends them now, a third
 kills. No process of the run outlives it, not even if the dispatcher is killed; such a
-run can be continued with --resume: actors that had finished are not run again.
+run can be continued with --resume: actors that had succeeded are not run again.
 
 An agent that the manifest, or its lead, places on another machine is started by leasehold
 launcher there. With --server the daemon is elsewhere, too; that takes an operator's
