@@ -41,7 +41,7 @@ type Manifest struct {
 	Text []byte // the file as it was read
 
 	Run     Run                      `toml:"run" doc:"the run as a whole"`
-	Agents  map[string]agent.Profile `toml:"agents" doc:"an agent that root, sublead, worker and the spawn tools can name; claude, codex, gemini and opencode need no table"`
+	Agents  map[string]agent.Profile `toml:"agents" doc:"an agent that root, sublead, worker and the spawn tools can name; claude, codex, gemini and opencode need no table if root, sublead or worker names them, otherwise an empty one"`
 	Root    Root                     `toml:"root" doc:"the agent that is started first, and leads the others"`
 	Sublead work.Sublead             `toml:"sublead" doc:"defaults for spawn_sublead"`
 	Worker  work.Worker              `toml:"worker" doc:"defaults for spawn_worker"`
