@@ -19,10 +19,11 @@ func NewTreeCommand() *cobra.Command {
 	cmd := l.flags(&cobra.Command{
 		Use:   "tree",
 		Short: "Show the runs and their actors",
-		Long: `Show the runs and their actors: what each is and does, how many leases it holds and
+		Long: `Show the runs and their actors: what each is and does, which leases it holds and
 waits for, how old it is, and the directory, branch and pid of its client, as far as
-they are known. Actors and runs that have ended are left out without --all, except for
-the run that --run names; --json always lists them all.`,
+they are known. An actor that is away has a session, but is not connected. Actors and
+runs that have ended are left out without --all, except for the run that --run names;
+--json always lists them all.`,
 		Example: `  leasehold tree --watch
   leasehold tree --run release-42 --all
   leasehold tree --json | jq '.runs[].actors[] | select(.state == "connected").path'`,
