@@ -187,3 +187,32 @@ func TestTopOnATerminal(t *testing.T) {
 		}
 	})
 }
+
+// A dispatch leaves its summary on the terminal, and not the tree as it was a moment
+// before the end, in which agents still run.
+func TestDispatchLeavesOnlyItsSummaryOnATerminal(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	bin := t.TempDir()
+	leasehold := leaseholdIn(t, bin)
+	env := []string{
+		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + bin, "TERM=xterm", "NO_COLOR=1", "XDG_STATE_HOME=" + inDir(t, "home"),
+		"LEASEHOLD_SOCKET=" + inDir(t, "s"),
+	}
+	manifest := filepath.Join(bin, "tree.toml")
+	text := "[agents.a]\nextends = \"command\"\ncommand = [\"sh\", \"-c\", \"until [ -e go ]; do sleep 0.05; done\"]\n[root]\nagent = \"a\"\nprompt = \"go\"\n"
+	if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := openConsole(t, env, leasehold, "dispatch", manifest)
+	c.sees("running")
+	if err := os.WriteFile(filepath.Join(bin, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.sees("\x1b[?1049l") // the first screen again
+	shown := c.seen.String() + c.rest()
+	if err := c.cmd.Wait(); err != nil || !strings.Contains(shown, "run tree: 1 succeeded") || strings.Contains(shown, "HOLDS") {
+		t.Errorf("%v, %q", err, shown)
+	}
+}

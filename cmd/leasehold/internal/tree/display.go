@@ -66,7 +66,7 @@ func treeView(ctx context.Context, out io.Writer, run string, daemon *runDaemon)
 				defer close(done)
 				for {
 					if c, err := daemon.connect(ctx); err == nil {
-						_ = l.Follow(ctx, c, out) // until the run is over, or the connection is lost
+						_ = l.Follow(ctx, c, out, false) // until the run is over, or the connection is lost
 						c.Close()
 					}
 					if connection.Pause(ctx, time.Second) != nil { // else the daemon is away

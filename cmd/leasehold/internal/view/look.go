@@ -67,7 +67,7 @@ func (l *look) run(cmd *cobra.Command) error {
 	}
 	for err == nil {
 		if l.watch {
-			err = l.Follow(cmd.Context(), c, out)
+			err = l.Follow(cmd.Context(), c, out, true)
 		} else {
 			err = l.once(cmd, c, out)
 		}

@@ -39,14 +39,15 @@ type state struct {
 }
 
 // Follow repeats the look whenever the daemon reports a change. On a terminal it draws in
-// place; elsewhere it prints each new state once.
-func (l *look) Follow(ctx context.Context, c *client.Client, out io.Writer) error {
+// place, and at the end leaves the last state there if keep is set; elsewhere it prints
+// each new state once.
+func (l *look) Follow(ctx context.Context, c *client.Client, out io.Writer, keep bool) error {
 	states := make(chan state)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.observe(gctx, c, states) })
 	g.Go(func() error {
 		if !l.JSON && terminal.Redraws(out) {
-			return l.animate(gctx, out, states)
+			return l.animate(gctx, out, keep, states)
 		}
 		return l.log(gctx, out, states)
 	})
@@ -147,7 +148,7 @@ func stopClocks(v any) {
 
 // animate draws the state in place. Between changes it advances the times itself, without
 // asking the daemon.
-func (l *look) animate(ctx context.Context, out io.Writer, states <-chan state) (err error) {
+func (l *look) animate(ctx context.Context, out io.Writer, keep bool, states <-chan state) (err error) {
 	s, err := terminal.OpenScreen(out)
 	if err != nil {
 		return err
@@ -157,7 +158,12 @@ func (l *look) animate(ctx context.Context, out io.Writer, states <-chan state) 
 		when time.Time
 		text string
 	)
-	defer func() { err = errors.Join(err, s.Close(text)) }()
+	defer func() {
+		if !keep {
+			text = ""
+		}
+		err = errors.Join(err, s.Close(text))
+	}()
 	stops := make(chan os.Signal, 1)
 	signal.Notify(stops, syscall.SIGTSTP)
 	defer signal.Stop(stops)
