@@ -246,7 +246,7 @@ type hooked struct {
 	Sessions int `json:"sessions" jsonschema:"how many sessions this is about"`
 }
 
-func (n hooked) Text() string { return fmt.Sprintf("noted for %d sessions", n.Sessions) }
+func (n hooked) Text() string { return "noted for " + counted(n.Sessions, "session", "sessions", "") }
 
 // each calls do for each session that a hook refers to.
 func (h *hooks) each(ctx context.Context, se *dispatch.Session, a agentArg, do func(*dispatch.Session) error) (hooked, error) {

@@ -79,7 +79,7 @@ func (r revoked) Text() string {
 	}
 	text := fmt.Sprintf("%s revoked from %s", what, severalOf(lost, r.Count))
 	if r.Spared > 0 {
-		text += fmt.Sprintf("; %d who share it are not in your sub-tree and keep it", r.Spared)
+		text += ", but not from " + counted(r.Spared, "party", "parties", "") + " outside your sub-tree"
 	}
 	if len(r.Next) > 0 {
 		text += "; now held by " + severalOf(r.Next, len(r.Next))
