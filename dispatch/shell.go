@@ -52,6 +52,9 @@ func (w *writes) note(session uuid.UUID, key string) {
 func (w *writes) since(session uuid.UUID, key string, n uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if _, all, _ := filekey.Split(key); !all {
+		return w.last[heldKey{session, key}] > n
+	}
 	for held, last := range w.last {
 		if last > n && held.session == session && filekey.Covers(key, held.key) {
 			return true
