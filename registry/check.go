@@ -144,6 +144,11 @@ func checkFound(tx Tx, alike map[string]int, fault func(string, ...any)) {
 }
 
 func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ...any)) {
+	type partyInLine struct {
+		party Holder
+		line  string
+	}
+	seen := make(map[partyInLine]bool)
 	places := 0
 	for row := range tx.Scan(waitPrefix) {
 		places++
@@ -153,7 +158,11 @@ func (c *Core) checkLines(tx Tx, counts map[string]uint64, fault func(string, ..
 			continue
 		}
 		counts[waitsCount(w.Holder.Actor)]++
-		counts[lineCount(w.Scope, w.Key)]++
+		line := lineCount(w.Scope, w.Key)
+		if one := (partyInLine{partyOf(w.Holder), line}); !seen[one] {
+			seen[one] = true
+			counts[line]++
+		}
 		if ref, ok := tx.Get(placeKey(w.Holder, w.wants)); !ok || ref.Value != w.rowKey(w.wants[0]) {
 			fault("place %q is not its party's", row.Key)
 		}

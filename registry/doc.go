@@ -24,8 +24,9 @@
 //     for everybody else, and its holder may still renew it.
 //   - Release, expiry and the end of a session hand over, in the transaction
 //     that frees the key, to the first in line. Nobody overtakes.
-//   - A party has one place in each line. It keeps the place for [ParkTime] after
-//     a call has timed out, and through a restart.
+//   - A party has one place in each line, and one more for each set of keys that it asks
+//     for together. Lines count parties. A place is kept for [ParkTime] after a call
+//     has timed out, and through a restart.
 //   - What a call was granted is recorded under the call's name (package call), in
 //     the transaction that grants. A call that is cancelled leaves nothing behind,
 //     unless another call was told of the same grant.
@@ -76,7 +77,7 @@
 //	alike/<scope>␀<spelling>␀<key>  of a key that is held and not spelt as it could be
 //	offered/<scope>␀<key>[␀<number>]  of a lease that is offered; owner the actor that may accept it
 //	place/<actor><session><party>␀<scope>␀<key>   the row key of the party's place; what its calls watch
-//	count/…                         leases of a scope and an actor, those of its layer, its claims; places of an actor and a key; untold notices of an actor
+//	count/…                         leases of a scope and an actor, those of its layer, its claims; places of an actor; parties in the line for a key; untold notices of an actor
 //	count/untold/<as in lost/>      of a notice that has not been told
 //	await/…                         which actors a party's calls wait for: see Deadlocks
 //	lost/<actor><lease id>w         Notice, that somebody waits; owner the holder's session; begins anew

@@ -162,12 +162,33 @@ func (w *waiter) remove(tx Tx) {
 }
 
 // count adds n to the counts of the place's actor and of its lines: 1 for a new place,
-// -1 for one that goes.
+// -1 for one that goes. A line counts parties.
 func (w *waiter) count(tx Tx, n int) {
 	addCount(tx, waitsCount(w.Holder.Actor), n*len(w.wants))
 	for _, want := range w.wants {
-		addCount(tx, lineCount(want.Scope, want.Key), n)
+		if !w.again(tx, want) {
+			addCount(tx, lineCount(want.Scope, want.Key), n)
+		}
 	}
+}
+
+// again reports whether the place's party has another place in the line for one of its
+// keys: for that key alone, or for several keys.
+func (w *waiter) again(tx Tx, want Want) bool {
+	isOther := func(ref engine.Row) bool {
+		var p waiter
+		row, ok := tx.Get(ref.Value)
+		return ok && p.read(row) && p.seq != w.seq && slices.ContainsFunc(p.wants, func(o Want) bool { return o.Scope == want.Scope && o.Key == want.Key })
+	}
+	if ref, ok := tx.Get(placeKey(w.Holder, []Want{want})); ok && isOther(ref) {
+		return true
+	}
+	for ref := range tx.Scan(placesOfSeveral(w.Holder)) {
+		if isOther(ref) {
+			return true
+		}
+	}
+	return false
 }
 
 // placeOf finds a party's place in the lines for some keys.
@@ -363,21 +384,17 @@ func waiters(tx Tx, scope, key string) iter.Seq[waiter] {
 	}
 }
 
-// inLine counts the places up to a number in the lines for a key and for keys
-// that overlap with it.
-func inLine(tx Tx, scope, key string, last uint64) (n int) {
+// inLine counts the parties with places up to a number in the lines for a key and for
+// keys that overlap with it.
+func inLine(tx Tx, scope, key string, last uint64) int {
 	if last == math.MaxUint64 && !filekey.Is(key) {
 		return int(count(tx, lineCount(scope, key)))
 	}
-	several := make(map[uint64]bool) // a place may be in several lines
+	parties := make(map[Holder]bool) // one may have several places
 	for row := range near(tx, waitPrefix, scope, key) {
-		seq := record.ReadFixed(row.Key[len(row.Key)-8:])
-		if seq > last || several[seq] {
-			continue
-		}
-		if n++; filekey.Is(key) {
-			several[seq] = true
+		if w := (waiter{}); w.read(row) && w.seq <= last {
+			parties[partyOf(w.Holder)] = true
 		}
 	}
-	return n
+	return len(parties)
 }

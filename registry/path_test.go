@@ -193,6 +193,52 @@ func (p party) waitAll(keys ...string) <-chan answers {
 	return c
 }
 
+// A party that waits for a key alone and also together with others is one in that line.
+func TestAPartyIsCountedOnceInALine(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		for _, key := range []string{"x", "file:src/x"} {
+			other := "with " + key
+			a, b := h.party("A"), h.party("B")
+			x := a.acquire(registry.Request{Key: key})
+			y, err := h.Registry("layer:1").Acquire(t.Context(), registry.Request{Holder: a.Holder, Key: other})
+			if err != nil {
+				t.Fatal(err)
+			}
+			alone := b.wait(registry.Request{Key: key})
+			together, more := b.waitAll(key, other), b.waitAll(key, other, "file:else/"+key)
+			last := h.party("C").wait(registry.Request{Key: key})
+			inLine := func(want int) {
+				t.Helper()
+				for _, s := range h.list() {
+					if s.Key == key && (s.InLine != want || len(s.Waiters) != want) {
+						t.Errorf("%d wait, %d are listed, want %d: %+v", s.InLine, len(s.Waiters), want, s.Waiters)
+					}
+				}
+				_, err := h.party("D").try(registry.Request{Key: key, Wait: time.Millisecond})
+				if timeout := mustBe[*registry.WaitError](t, err); timeout.Position != want+1 || timeout.Waiters != want+1 {
+					t.Errorf("a newcomer is told %+v", timeout)
+				}
+				h.check()
+			}
+			inLine(2)
+			a.release(x)
+			g := granted(t, alone)
+			if _, _, err := h.Release(t.Context(), a.Holder, y.ID); err != nil {
+				t.Fatal(err)
+			}
+			for _, several := range []<-chan answers{together, more} {
+				if got := <-several; got.err != nil {
+					t.Fatal(got.err)
+				}
+			}
+			b.release(g.Grant)
+			granted(t, last)
+			h.check()
+			h.crash()
+		}
+	})
+}
+
 func TestSeveralKeysAreGrantedTogetherOrNotAtAll(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		a, b, c := h.party("A"), h.party("B"), h.party("C")

@@ -3,6 +3,7 @@ package registry
 import (
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,7 +67,7 @@ type Standing struct {
 // MaxListed is how many waiters a listing shows for each lease.
 const MaxListed = 10
 
-// A Waiting is one place in a line.
+// A Waiting is one party in a line.
 type Waiting struct {
 	Holder Holder
 	For    time.Duration // since it took the place
@@ -108,15 +109,14 @@ func (r *Registry) List(tx Tx, prefix, after string, limit int) (list []Standing
 
 func standing(tx Tx, l Lease) Standing {
 	s := Standing{Lease: l.Told(tx), InLine: inLine(tx, l.Scope, l.Key, math.MaxUint64)}
-	last := uint64(0)
 	for w := range waiters(tx, l.Scope, l.Key) {
 		if len(s.Waiters) == MaxListed {
 			break
 		}
-		if w.seq != last { // one place may be in several lines
+		// One party may have several places, and one place may be in several lines.
+		if !slices.ContainsFunc(s.Waiters, func(o Waiting) bool { return o.Holder.same(w.Holder) }) {
 			s.Waiters = append(s.Waiters, Waiting{w.Holder, tx.Now().Sub(w.Since)})
 		}
-		last = w.seq
 	}
 	return s
 }

@@ -46,12 +46,15 @@ func placesKey(h Holder) string {
 	return placePrefix + string(h.Actor[:]) + string(h.Session[:]) + h.Party + "\x00"
 }
 
+// placesOfSeveral returns the prefix of the keys of a party's places for several keys.
+func placesOfSeveral(h Holder) string { return placesKey(h) + "\x00" }
+
 // placeKey returns the key by which a party's place is found. It has the ticket
 // if there are several keys, which together could be too long.
 func placeKey(h Holder, wants []Want) string {
 	if len(wants) > 1 {
 		id := ticketOf(h, wants)
-		return placesKey(h) + "\x00" + string(id[:])
+		return placesOfSeveral(h) + string(id[:])
 	}
 	return placePrefix + string(h.Actor[:]) + string(h.Session[:]) + h.Party + "\x00" + wants[0].Scope + "\x00" + wants[0].Key
 }
