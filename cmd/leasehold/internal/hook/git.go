@@ -134,11 +134,14 @@ func heldByOthers(cmd *cobra.Command, args map[string]any, keys []string) (first
 const maxKeys = 1000
 
 // committedKey returns the lease key of a file in a commit. A commit contains a symbolic
-// link itself and not its target, so the link is not followed.
+// link itself and not its target, so no link is followed: neither the file, nor one that
+// has replaced the directory of a file that the commit deletes.
 func committedKey(top, path string) (string, error) {
-	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		if name, err := filepath.Rel(top, path); err == nil {
-			return keyOf("", name)
+	for at := path; at == path || within(top, at); at = filepath.Dir(at) {
+		if info, err := os.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			if name, err := filepath.Rel(top, path); err == nil {
+				return keyOf("", name)
+			}
 		}
 	}
 	return keyOf(top, path)
