@@ -417,6 +417,23 @@ func TestTheHookHeedsBothRunsOfAFile(t *testing.T) {
 	}
 }
 
+// The settings of a file's project say whether it is guarded there, and not those of the
+// project that the client works in.
+func TestTheHookHeedsTheSettingsOfAnotherProject(t *testing.T) {
+	t.Parallel()
+	other, holder := shopWithAHolder(t)
+	if err := os.WriteFile(filepath.Join(other, ".leasehold.toml"), []byte(`guard.paths = ["**", "!gen/**"]`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i, path := range []string{"x.go", "gen/x.go"} {
+		holder.call(11+i, "run_lease_acquire", fmt.Sprintf(`{"path":%q}`, path))
+		holder.answer(11 + i)
+	}
+	writer := newHooked(t, repository(t, filepath.Join(t.TempDir(), "shop")))
+	writer.mayNotWrite(filepath.Join(other, "x.go"), "")
+	writer.mayWrite(filepath.Join(other, "gen/x.go"), "")
+}
+
 // shopWithAHolder returns a repository whose daemon runs, and an agent that works in it.
 func shopWithAHolder(t *testing.T) (shop string, holder *stdio) {
 	t.Helper()

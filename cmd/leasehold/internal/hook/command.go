@@ -322,7 +322,7 @@ func (g *guard) write(ctx context.Context) (verdict, error) {
 	if err != nil {
 		return withoutDaemon(project.Guard{}, g.event.files, err), nil
 	}
-	list, unknown, why := targets(home, settings, g.event.dir, g.event.files)
+	list, unknown, why := targets(home, g.event.dir, g.event.files)
 	var v verdict
 	if why != nil {
 		v = withoutDaemon(settings.Guard, unknown, why)

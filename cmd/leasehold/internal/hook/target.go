@@ -35,10 +35,10 @@ type target struct {
 //
 // unknown are the files of which that cannot be told, and why says so for one of them.
 // The list is of the other files.
-func targets(home project.Project, settings project.Settings, dir string, files []string) (list []target, unknown []string, why error) {
+func targets(home project.Project, dir string, files []string) (list []target, unknown []string, why error) {
 	for _, name := range files {
 		var err error
-		if list, err = addTargets(list, home, settings, dir, name); err != nil {
+		if list, err = addTargets(list, home, dir, name); err != nil {
 			unknown, why = append(unknown, name), err
 		}
 	}
@@ -46,7 +46,7 @@ func targets(home project.Project, settings project.Settings, dir string, files 
 }
 
 // addTargets adds the keys of a file in its projects.
-func addTargets(list []target, home project.Project, settings project.Settings, dir, name string) ([]target, error) {
+func addTargets(list []target, home project.Project, dir, name string) ([]target, error) {
 	path, err := absolute(dir, name)
 	if err != nil {
 		return list, err
@@ -60,7 +60,7 @@ func addTargets(list []target, home project.Project, settings project.Settings, 
 		both = []project.Project{home, of} // for its own lease the client can wait
 	}
 	for _, p := range both {
-		if list, err = addTarget(list, home, settings, p, path, name); err != nil {
+		if list, err = addTarget(list, home, p, path, name); err != nil {
 			return list, err
 		}
 	}
@@ -68,20 +68,19 @@ func addTargets(list []target, home project.Project, settings project.Settings, 
 }
 
 // addTarget adds the key of a file in one of its projects, if that guards the file.
-func addTarget(list []target, home project.Project, settings project.Settings, of project.Project, path, name string) ([]target, error) {
+func addTarget(list []target, home, of project.Project, path, name string) ([]target, error) {
 	key, err := keyOf(of.Top, path)
 	if err != nil {
 		return list, err
 	}
-	t := target{Home: of.Root == home.Root}
-	if !t.Home {
-		if settings, err = of.Settings(); err != nil {
-			return list, err
-		}
+	settings, err := of.Settings()
+	if err != nil {
+		return list, err
 	}
 	if !settings.Guard.Guards(strings.TrimPrefix(key, filekey.Prefix)) {
 		return list, nil
 	}
+	t := target{Home: of.Root == home.Root}
 	if t.Run, err = of.Run(); err != nil {
 		return list, err
 	}
