@@ -434,6 +434,27 @@ func TestTheHookHeedsTheSettingsOfAnotherProject(t *testing.T) {
 	writer.mayWrite(filepath.Join(other, "gen/x.go"), "")
 }
 
+// LEASEHOLD_RUN chooses the run of the client, and not that of another project's files. A
+// patch may change files of several projects.
+func TestTheHookHeedsTheRunOfEachFile(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	var dirs []string
+	for _, name := range []string{"shop", "one", "two"} {
+		dirs = append(dirs, repository(t, filepath.Join(t.TempDir(), name)))
+	}
+	chosen := newHooked(t, dirs[0])
+	chosen.env = []string{"LEASEHOLD_RUN=chosen"}
+	chosen.run("opencode", fmt.Sprintf(`{"event":"before","dir":%q,"session":"s","main":true,"call":"c","tool":"apply_patch","args":{"patchText":"*** Begin Patch\n*** Add File: x\n*** Add File: %s/y\n*** Add File: %s/z\n*** End Patch"}}`, dirs[0], dirs[1], dirs[2]))
+	newHooked(t, dirs[0]).mayWrite("x", "")
+	newHooked(t, dirs[1]).mayNotWrite("y", "")
+	newHooked(t, dirs[2]).mayNotWrite("z", "")
+	other := newHooked(t, dirs[0])
+	other.env = chosen.env
+	other.mayNotWrite("x", "")
+}
+
 // shopWithAHolder returns a repository whose daemon runs, and an agent that works in it.
 func shopWithAHolder(t *testing.T) (shop string, holder *stdio) {
 	t.Helper()

@@ -18,4 +18,7 @@ func TestADeepFileHasTheKeyOfADirectoryAboveIt(t *testing.T) {
 			t.Errorf("%.20s… has the key %s, %v", name, key, err)
 		}
 	}
+	if key, err := keyOf(top, "/x"); key != "file:/x" || err != nil {
+		t.Errorf("a file outside has the key %s, %v", key, err)
+	}
 }

@@ -87,7 +87,7 @@ func addTarget(list []target, home, of project.Project, path, name string) ([]ta
 	if t.Home {
 		t.Run = cmp.Or(place.NamedRun(""), t.Run)
 	}
-	i := slices.IndexFunc(list, func(other target) bool { return other.Run == t.Run && other.Home == t.Home })
+	i := slices.IndexFunc(list, func(other target) bool { return other.Run == t.Run })
 	if i < 0 {
 		i, list = len(list), append(list, t)
 	}
