@@ -222,6 +222,55 @@ func clientNamed(name string) client {
 	panic(name)
 }
 
+// The look of a directory is that of the files below it, but not of the repository's own,
+// which each command of git changes.
+func TestALookAtADirectory(t *testing.T) {
+	top := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		name = filepath.Join(top, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := []string{"file:**", "file:src/**", "file:" + top + "/src/**", "file:src/deep/x", "file:docs/**"}
+	var was map[string]string
+	changed := func() (list []string) {
+		now := map[string]string{}
+		for _, key := range keys {
+			if now[key] = lookAt(top, key); was != nil && now[key] != was[key] {
+				list = append(list, key)
+			}
+		}
+		was = now
+		return list
+	}
+	write("docs/x", "")
+	changed()
+	for _, step := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"src/deep/x", "", keys[:4]},
+		{"src/deep/x", "more", keys[:4]},
+		{"src/y", "", keys[:3]},
+		{"y", "", keys[:1]},
+		{"src/.git/index", "", nil},
+		{"docs/x", "more", []string{keys[0], keys[4]}},
+	} {
+		write(step.name, step.text)
+		if got := changed(); !reflect.DeepEqual(got, step.want) {
+			t.Errorf("a write to %s changes %v, want %v", step.name, got, step.want)
+		}
+	}
+	if got := changed(); got != nil {
+		t.Errorf("without a write %v change", got)
+	}
+}
+
 // A key has composed accents. The name of its file may have others, as of an archive
 // that was made on a Mac.
 func TestALookFindsOtherAccents(t *testing.T) {
