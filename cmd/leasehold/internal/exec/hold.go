@@ -162,16 +162,13 @@ func (h *hold) keep(ctx context.Context) *lossError {
 	every := min(h.cfg.ttl/3, maxRenewal)
 	var lastErr error
 	for failures, next := 0, every; ; {
-		orders := time.NewTimer(min(next, h.lastOrders().Sub(now())))
 		select {
-		case <-orders.C:
+		case <-time.After(min(next, h.lastOrders().Sub(now()))):
 		case <-h.link.ended():
 			h.link.close()
 		case <-ctx.Done():
-			orders.Stop()
 			return nil
 		}
-		orders.Stop()
 		if !now().Before(h.lastOrders()) {
 			if lastErr == nil {
 				lastErr = errors.New("leasehold exec did not run for so long")
