@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -268,6 +269,14 @@ func TestALookAtADirectory(t *testing.T) {
 	}
 	if got := changed(); got != nil {
 		t.Errorf("without a write %v change", got)
+	}
+	for i := range maxBelow {
+		write(fmt.Sprintf("docs/%04d", i), "")
+	}
+	changed()
+	write("docs/last", "")
+	if got := changed(); got != nil {
+		t.Errorf("after %d files, another changes %v", maxBelow, got)
 	}
 }
 

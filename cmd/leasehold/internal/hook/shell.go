@@ -167,9 +167,7 @@ func lookAt(top, key string) string {
 	}
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) { // a key has composed accents, and the file may have others
 		rest := strings.TrimPrefix(dir, top)
-		if other := dir[:len(dir)-len(rest)] + norm.NFD.String(rest); other != dir && lookOf(os.Lstat(other)) != "none" {
-			dir = other
-		}
+		dir = dir[:len(dir)-len(rest)] + norm.NFD.String(rest)
 	}
 	if !tree && name != "**" {
 		return lookOf(os.Lstat(dir))
@@ -205,10 +203,7 @@ func fingerprint(text string) string {
 }
 
 func lookOf(info fs.FileInfo, err error) string {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "none"
-	case err != nil:
+	if err != nil {
 		return err.Error()
 	}
 	return fmt.Sprintf("%s %d %d", info.Mode(), info.Size(), info.ModTime().UnixNano())
