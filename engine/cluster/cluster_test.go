@@ -645,7 +645,7 @@ func TestTwoServersWithOneAddressSaySo(t *testing.T) {
 		}
 		again.mu.Unlock()
 		a.resume()
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		for _, h := range []*house{a, again} {
 			h.mu.Lock()
 			if !strings.Contains(strings.Join(h.log, "\n"), "another server has the same address, a: server ") {
