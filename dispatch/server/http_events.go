@@ -50,7 +50,7 @@ func (e *endpoint) streamEvents(w http.ResponseWriter, r *http.Request, actor di
 		return
 	}
 	defer hs.share.Done(0, true)
-	if !hs.presence.beginStream() {
+	if !hs.presence.begin() {
 		e.tell(w, noAPISession)
 		return
 	}

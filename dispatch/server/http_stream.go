@@ -48,7 +48,7 @@ func (e *endpoint) streamTo(w http.ResponseWriter, r *http.Request, hs *httpSess
 		return &registry.LimitError{Which: "streams of one session", Max: maxStreams}
 	}
 	defer hs.dropStream()
-	if !hs.presence.beginStream() {
+	if !hs.presence.begin() {
 		return errNoSession
 	}
 	// On this side only the end of the daemon or of the session closes a

@@ -65,17 +65,6 @@ func (p *presence) begin() bool {
 	return true
 }
 
-// beginStream counts a stream that begins, which clears a loss.
-func (p *presence) beginStream() bool {
-	if !p.begin() {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lostAt = time.Time{}
-	return true
-}
-
 // answered counts a request that has ended and whose client received the whole
 // answer.
 func (p *presence) answered() {
@@ -93,9 +82,6 @@ func (p *presence) answered() {
 func (p *presence) lose(call string, grace time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended {
-		return
-	}
 	p.lostAt, p.lostCall, p.grace, p.back = time.Now(), call, grace, false
 	if p.open == 0 {
 		p.watchLocked()
@@ -119,15 +105,16 @@ func (p *presence) forgive(call string) {
 }
 
 func (p *presence) doneLocked() {
-	p.open--
-	if p.open > 0 || p.ended {
-		return
+	if p.open--; p.open == 0 {
+		p.watchLocked()
 	}
-	p.watchLocked()
 }
 
 // watchLocked sets the timer of a session without open requests.
 func (p *presence) watchLocked() {
+	if p.ended {
+		return
+	}
 	if p.timer != nil {
 		p.timer.Stop()
 	}
@@ -151,14 +138,12 @@ func (p *presence) expire(begun int, cause error) {
 	}
 }
 
-// stop ends the watch. It returns false if it had already ended.
-func (p *presence) stop() bool {
+// stop ends the watch.
+func (p *presence) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	was := p.ended
 	p.ended = true
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	return !was
 }

@@ -43,15 +43,15 @@ func TestPresence(t *testing.T) {
 		over time.Duration
 	}{
 		"a lost stream ends the session after the grace": {func(j *judged) {
-			j.beginStream()
+			j.begin()
 			time.Sleep(sec)
 			j.lost("", 4*sec)
 		}, 5 * sec},
 		"a stream that comes back keeps it": {func(j *judged) {
-			j.beginStream()
+			j.begin()
 			j.lost("", 4*sec)
 			time.Sleep(sec)
-			j.beginStream()
+			j.begin()
 			time.Sleep(time.Hour)
 			j.lost("", 4*sec)
 		}, time.Hour + 5*sec},
@@ -75,21 +75,21 @@ func TestPresence(t *testing.T) {
 			j.answered()
 		}, 29 * time.Minute},
 		"a stream is enough for ever": {func(j *judged) {
-			j.beginStream()
+			j.begin()
 			j.begin()
 			j.answered()
 			time.Sleep(24 * time.Hour)
 			j.lost("", 4*sec)
 		}, 24*time.Hour + 4*sec},
 		"whoever goes on without a stream may think": {func(j *judged) {
-			j.beginStream()
+			j.begin()
 			j.lost("", 4*sec)
 			time.Sleep(sec)
 			j.begin()
 			j.answered()
 		}, sec + 15*time.Minute},
 		"what a killed client had sent is no sign of life": {func(j *judged) {
-			j.beginStream()
+			j.begin()
 			j.begin()
 			j.lost("", 4*sec)
 			time.Sleep(time.Millisecond)
@@ -98,7 +98,7 @@ func TestPresence(t *testing.T) {
 			j.answered()
 		}, 4*sec + time.Millisecond},
 		"a call that outlasts a lost stream is": {func(j *judged) {
-			j.beginStream()
+			j.begin()
 			j.begin()
 			j.lost("", 4*sec)
 			time.Sleep(30 * sec)
@@ -120,13 +120,48 @@ func TestPresence(t *testing.T) {
 			j.lost("1", 4*sec)
 			j.answered()
 		}, 4*sec + 50*time.Millisecond},
+		"what is answered soon after a death is no sign of life": {func(j *judged) {
+			j.begin()
+			j.begin()
+			j.lost("1", 4*sec)
+			time.Sleep(400 * time.Millisecond)
+			j.answered()
+		}, 4*sec + 400*time.Millisecond},
+		"what is answered later is": {func(j *judged) {
+			j.begin()
+			j.begin()
+			j.lost("1", 4*sec)
+			time.Sleep(600 * time.Millisecond)
+			j.answered()
+		}, 15*time.Minute + 600*time.Millisecond},
+		"what arrives soon after a death is no sign of life": {func(j *judged) {
+			j.begin()
+			j.lost("1", 4*sec)
+			time.Sleep(15 * time.Millisecond)
+			j.begin()
+			j.answered()
+		}, 4*sec + 15*time.Millisecond},
+		"an answer that turns out to be unread ends it": {func(j *judged) {
+			j.begin()
+			j.answered()
+			time.Sleep(sec)
+			j.lose("1", 4*sec)
+		}, 5 * sec},
+		"whoever cancels a call is not forgiven a lost stream": {func(j *judged) {
+			j.begin()
+			j.lost("", 4*sec)
+			j.begin()
+			j.forgive("1")
+			j.forgive("")
+			j.answered()
+		}, 4 * sec},
 		"whoever came through a server that was lost has longer": {func(j *judged) {
 			j.begin()
 			j.lost("1", 10*sec)
 		}, 10 * sec},
 		"of two streams one is enough": {func(j *judged) {
-			j.beginStream()
-			j.beginStream()
+			j.begin()
+			j.begin()
 			j.lost("", 4*sec)
 			time.Sleep(time.Hour)
 			j.lost("", 4*sec)
@@ -150,9 +185,8 @@ func TestPresenceStopped(t *testing.T) {
 		j := judge()
 		j.begin()
 		j.answered()
-		if !j.stop() || j.stop() {
-			t.Error("stop does not know whether it was first")
-		}
+		j.stop()
+		j.lose("1", time.Second) // this may become known late
 		time.Sleep(time.Hour)
 		select {
 		case <-j.over:
