@@ -29,6 +29,9 @@ var instructions = [][]struct{ tool, text string }{
 
 // Instructions returns the instructions for a viewer.
 func (v Viewer) Instructions() string {
+	if v.Role.Outside() {
+		return "You see runs from outside, because your token is not an agent's. To take leases, use an actor's token (leasehold actor token PATH)."
+	}
 	sees := map[string]bool{"": true}
 	for _, t := range Agents() {
 		sees[t.Name] = v.Sees(t)

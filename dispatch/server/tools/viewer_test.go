@@ -168,6 +168,17 @@ func TestInstructionsNameOnlyToolsThatAreShown(t *testing.T) {
 			}
 		}
 	}
+	for _, role := range []dispatch.Role{dispatch.Operator, dispatch.Reader} { // they are shown no tool of agents
+		told := tools.Viewer{Role: role}.Instructions()
+		for _, tool := range tools.Agents() {
+			if regexp.MustCompile(`\b` + tool.Name + `\b`).MatchString(told) {
+				t.Errorf("a %v is told of %s: %s", role, tool.Name, told)
+			}
+		}
+		if !strings.Contains(told, "leasehold actor token PATH") {
+			t.Errorf("a %v is not told what it needs to take leases: %s", role, told)
+		}
+	}
 	all := tools.Viewer{Role: dispatch.Root, Spawns: true}.Instructions()
 	for _, name := range []string{"lease_acquire is", "task_claim", "spawn_worker", "actor_report"} {
 		if !strings.Contains(all, name) {
