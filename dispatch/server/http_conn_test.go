@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -219,4 +220,30 @@ func TestAnAnswerUnreadOnTheSocketIsUndone(t *testing.T) {
 	}
 	nc.Close()
 	expectFree(t, d, path, 1)
+}
+
+// A client that has died with an answer unread loses its session, though the answer was
+// written.
+func TestAnAnswerUnreadEndsItsSessionAfterTheGrace(t *testing.T) {
+	d := newDaemon(t, server.Options{Transport: server.Transport{HTTPGrace: time.Millisecond}})
+	path := d.listenSocket(t)
+	d.token(t, "root")
+	token, url := d.token(t, "w"), d.listenTCP(t)
+	session := openOver(t, url, token)
+	seen := make(chan *dispatchSession, 1)
+	d.AddTestTool("whoami", func(_ context.Context, se *dispatchSession) string { seen <- se; return "it was you" })
+	nc, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := strings.Replace(echo, "echo", "whoami", 1)
+	fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		token, session, len(body), body)
+	if _, err := nc.Read(make([]byte, 1)); err != nil { // it is answered
+		t.Fatal(err)
+	}
+	nc.Close()
+	if err := sessionEnds(t, <-seen); !strings.Contains(err.Error(), "did not come back") {
+		t.Errorf("cause: %v", err)
+	}
 }

@@ -415,6 +415,9 @@ func TestHTTPCancelThatOvertakesItsCall(t *testing.T) {
 		if resp, body := acquire(w, 0, "a"); strings.Contains(body, "lease_id") {
 			t.Errorf("a call that was cancelled was answered: %s: %s", resp.Status, body)
 		}
+		if _, body := acquire(w, 0, "c"); !strings.Contains(body, "lease_id") {
+			t.Errorf("a second call with the id was cancelled, too: %s", body)
+		}
 		time.Sleep(time.Minute)
 		if _, body := acquire(w, 1, "b"); !strings.Contains(body, "lease_id") {
 			t.Errorf("a call was cancelled a minute before it came: %s", body)
