@@ -200,26 +200,51 @@ func TestAResetBehindTheNextRequestUndoesNothing(t *testing.T) {
 	}
 }
 
-// A client on the socket of this machine that closes its connection with an answer unread has
-// not had it either.
-func TestAnAnswerUnreadOnTheSocketIsUndone(t *testing.T) {
-	d := newDaemon(t, server.Options{Transport: server.Transport{HTTPGrace: time.Hour}})
-	path := d.listenSocket(t)
-	d.token(t, "root")
-	token := d.token(t, "canceller")
-	session := openOver(t, d.listenTCP(t), token)
+// leaveUnread sends a request over a connection of its own to the socket, and closes that when
+// the answer has come, with the answer unread.
+func leaveUnread(t *testing.T, path, token, session, body string) {
+	t.Helper()
 	nc, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := acquireLine(0, "k0")
 	fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		token, session, len(body), body)
 	if _, err := nc.Read(make([]byte, 1)); err != nil { // it is answered
 		t.Fatal(err)
 	}
 	nc.Close()
+}
+
+// A client on the socket of this machine that closes its connection with an answer unread has
+// not had it either. What the answer told is told again.
+func TestAnAnswerUnreadOnTheSocketIsUndone(t *testing.T) {
+	d := newDaemon(t, server.Options{Transport: server.Transport{HTTPGrace: time.Hour}})
+	path, url := d.listenSocket(t), d.listenTCP(t)
+	root, token := d.token(t, "root"), d.token(t, "canceller")
+	roots, session := openOver(t, url, root), openOver(t, url, token)
+	leaveUnread(t, path, token, session, acquireLine(0, "k0"))
 	expectFree(t, d, path, 1)
+
+	tells := func(token, session, line, what string) bool {
+		_, body, err := postOver(t.Context(), url, token, session, line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(body), what)
+	}
+	if !tells(token, session, acquireLine(1, "k1"), "lease_id") ||
+		!tells(root, roots, toolCall(1, "lease_revoke", `{"scope":"run","key":"k1","reason":"a test"}`), "revoked from canceller") {
+		t.Fatal("no lease was lost")
+	}
+	list := toolCall(2, "lease_list", "{}")
+	leaveUnread(t, path, token, session, list)
+	for !tells(token, session, list, "LEASE_LOST") { // the end of the connection may not have been seen yet
+		time.Sleep(time.Millisecond)
+	}
+	if tells(token, session, list, "LEASE_LOST") {
+		t.Error("the loss is told a third time")
+	}
 }
 
 // A client that has died with an answer unread loses its session, though the answer was
@@ -228,21 +253,11 @@ func TestAnAnswerUnreadEndsItsSessionAfterTheGrace(t *testing.T) {
 	d := newDaemon(t, server.Options{Transport: server.Transport{HTTPGrace: time.Millisecond}})
 	path := d.listenSocket(t)
 	d.token(t, "root")
-	token, url := d.token(t, "w"), d.listenTCP(t)
-	session := openOver(t, url, token)
+	token := d.token(t, "w")
+	session := openOver(t, d.listenTCP(t), token)
 	seen := make(chan *dispatchSession, 1)
 	d.AddTestTool("whoami", func(_ context.Context, se *dispatchSession) string { seen <- se; return "it was you" })
-	nc, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body := strings.Replace(echo, "echo", "whoami", 1)
-	fmt.Fprintf(nc, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		token, session, len(body), body)
-	if _, err := nc.Read(make([]byte, 1)); err != nil { // it is answered
-		t.Fatal(err)
-	}
-	nc.Close()
+	leaveUnread(t, path, token, session, strings.Replace(echo, "echo", "whoami", 1))
 	if err := sessionEnds(t, <-seen); !strings.Contains(err.Error(), "did not come back") {
 		t.Errorf("cause: %v", err)
 	}
