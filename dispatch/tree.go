@@ -229,7 +229,7 @@ func claimRoot(tx engine.Tx, run Run, n NewActor) (Actor, error) {
 		return Actor{}, say(ErrExists, "run %q already has a root; end it (leasehold actor end --run %s root) or choose another name for the run", run.Name, run.Name)
 	}
 	if m, taken := memberNamed(tx, run.Layer, n.Name); taken && !m.Ended() {
-		return Actor{}, say(ErrExists, "the layer of root already has an actor named %q", n.Name)
+		return Actor{}, say(ErrExists, "the layer of root already has an actor named %q; choose another name", n.Name)
 	}
 	root.Name = n.Name
 	run.Caps = n.Caps.or(run.Caps)
