@@ -187,7 +187,7 @@ func TestLimits(t *testing.T) {
 		"path or glob":                                fmt.Sprintf("%d bytes", kvstore.MaxPath),
 		"name of an actor":                            fmt.Sprintf("%d bytes", layer.MaxName),
 		"one value":                                   fmt.Sprintf("%d MiB", limits.ValueBytes>>20),
-		"all values of a layer":                       fmt.Sprintf("%d MiB", limits.Bytes>>20),
+		"all paths and values of a layer":             fmt.Sprintf("%d MiB", limits.Bytes>>20),
 		"entries of a layer":                          fmt.Sprint(limits.Entries),
 		"entries in one listing":                      fmt.Sprint(kvstore.MaxList),
 		"elements of a list that an agent asks for, unless one has more": fmt.Sprintf("%d KiB", kvstore.MaxListBytes>>10),

@@ -25,7 +25,7 @@ type Limits struct {
 // Store is the table [run.store].
 type Store struct {
 	MaxValueBytes int `json:"max_value_bytes,omitempty" toml:"max_value_bytes" min:"1" max:"3145728" default:"1048576" doc:"one value, as JSON"`
-	MaxBytes      int `json:"max_bytes,omitempty" toml:"max_bytes" min:"1" max:"1073741824" default:"67108864" doc:"all values of a layer"`
+	MaxBytes      int `json:"max_bytes,omitempty" toml:"max_bytes" min:"1" max:"1073741824" default:"67108864" doc:"all paths and values of a layer"`
 	MaxEntries    int `json:"max_entries,omitempty" toml:"max_entries" min:"1" max:"1000000" default:"10000" doc:"entries of a layer"`
 }
 
