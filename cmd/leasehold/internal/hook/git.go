@@ -76,7 +76,7 @@ func checkCommit(cmd *cobra.Command, of project.Project, top string, files []str
 	first, err := heldByOthers(cmd, map[string]any{"run": run, "overrule": overrule}, keys)
 	switch {
 	case err == nil, connection.NoneRuns(err):
-	case settings.Guard.WithoutDaemon == project.Refuse && first == "":
+	case settings.Guard.WithoutDaemon == project.Refuse:
 		return exit.Hint(fmt.Errorf("nobody can tell whether the files of this commit are leased: %w", err), "git commit --no-verify commits them all the same")
 	default:
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: did not check whether the files of this commit are leased: %v\n", err)
