@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,13 +26,15 @@ type world struct {
 	*testing.T
 	mu         sync.Mutex
 	gone       error      // why the database does not answer; nil: it does
+	hangs      bool       // it neither answers nor refuses
 	refuses    bool       // it lets nobody lead
 	flaky      *rand.Rand // whether it answers, and has done what it was asked, is random; nil: it answers
 	servers    map[uuid.UUID]*cluster.Server
 	partitions []cluster.Partition
 
 	houses []*house
-	moves  int // how often a partition was taken
+	moves  int          // how often a partition was taken
+	dead   atomic.Value // the server whose process is known to have ended
 }
 
 // A house is one server.
@@ -46,7 +49,9 @@ type house struct {
 	fail   chan struct{} // closed when what it leads fails
 	frozen chan struct{} // not nil while it is paused
 	leads  map[int64]*cluster.Term
-	seen   int64 // of the last partition that it was to lead
+	seen   int64        // of the last partition that it was to lead
+	slow   atomic.Int64 // how long an answer to a beat takes, in nanoseconds
+	linger atomic.Int64 // how long it takes to end the lead of partition 0
 	log    []string
 }
 
@@ -62,6 +67,7 @@ func (w *world) start(name string) *house {
 	h := &house{w: w, name: name, done: make(chan struct{}), fail: make(chan struct{}), leads: make(map[int64]*cluster.Term)}
 	h.member = cluster.NewMember(cluster.Options{
 		Database: h, Address: name, Lead: h.lead, Clock: clock.Go(),
+		Gone: func(s cluster.Server) bool { return s.Address == w.dead.Load() },
 		Tell: func(s cluster.Server) {
 			for _, other := range w.houses {
 				if other.name == s.Address {
@@ -92,6 +98,12 @@ func (h *house) in(ctx context.Context, do func(w *world)) error {
 	h.awake()
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
+	if h.w.hangs {
+		h.w.mu.Unlock()
+		<-ctx.Done()
+		h.w.mu.Lock()
+		return ctx.Err()
+	}
 	if h.w.gone != nil {
 		return h.w.gone
 	}
@@ -126,6 +138,7 @@ func (h *house) Beat(ctx context.Context, id uuid.UUID, _ int64) (look cluster.L
 		}
 		look.Partitions = slices.Clone(w.partitions)
 	})
+	time.Sleep(time.Duration(h.slow.Load()))
 	h.awake() // it may have been paused with the answer on its way
 	return look, there, err
 }
@@ -183,6 +196,9 @@ func (h *house) lead(ctx context.Context, p cluster.Partition, term *cluster.Ter
 	h.mu.Unlock()
 	select {
 	case <-ctx.Done():
+		if p.Number == 0 {
+			time.Sleep(time.Duration(h.linger.Load()))
+		}
 	case <-fail:
 		err = errGone
 	}
@@ -306,12 +322,18 @@ func inWorld(t *testing.T, partitions int, story func(w *world)) {
 // TestPartitionsAreSharedEvenly and few move when a server joins or stops.
 func TestPartitionsAreSharedEvenly(t *testing.T) {
 	inWorld(t, 10, func(w *world) {
-		w.start("a")
+		a := w.start("a")
 		w.pass(time.Second)
 		w.want(map[string]int{"a": 10})
+		_, _, changed := a.member.Leader(0)
 		b := w.start("b")
 		w.pass(2 * time.Second)
 		w.want(map[string]int{"a": 5, "b": 5})
+		select {
+		case <-changed:
+		default:
+			t.Error("who waits for a leader is told of none")
+		}
 		w.start("c")
 		w.pass(2 * time.Second)
 		shares := w.check()
@@ -366,6 +388,96 @@ func TestAPausedServerAnswersNothingOnceItIsLate(t *testing.T) {
 		w.pass(3 * time.Second)
 		w.want(map[string]int{"a": 2, "b": 2})
 	})
+}
+
+// A server may be paused while the answer to its beat is on its way. When it goes on, the
+// answer says only what was true when the beat was sent.
+func TestAnAnswerThatComesLateIsOld(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		a := w.start("a")
+		w.start("b")
+		a.slow.Store(int64(400 * time.Millisecond))
+		for n := range 18 { // at another instant of a beat each time
+			w.pass(3 * time.Second)
+			time.Sleep(time.Duration(n) * 50 * time.Millisecond)
+			a.pause()
+			w.pass(8 * time.Second)
+			a.resume()
+			w.check()
+		}
+	})
+}
+
+// A server that takes long to end one lead gives up the others meanwhile.
+func TestAServerThatStopsSlowlyKeepsNothingElse(t *testing.T) {
+	inWorld(t, 4, func(w *world) {
+		a := w.start("a")
+		a.linger.Store(int64(10 * time.Second))
+		w.pass(time.Second)
+		w.start("b")
+		a.stop()
+		w.pass(2 * time.Second)
+		w.want(map[string]int{"a": 1, "b": 3})
+	})
+}
+
+// What a server whose process has ended led, another leads at once.
+func TestAServerThatHasEndedIsNotWaitedFor(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		w.pass(2 * time.Second)
+		a.pause()
+		w.dead.Store("a")
+		time.Sleep(2 * time.Second)
+		w.dead.Store("")
+		for n := range w.partitions {
+			if leader, self, _ := b.member.Leader(int64(n)); !self {
+				t.Errorf("partition %d is led by %q", n, leader.Address)
+			}
+		}
+	})
+}
+
+// Only because a database hangs, a server does not wait for ever for one answer.
+func TestADatabaseThatHangsIsAskedAgain(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		a := w.start("a")
+		w.pass(time.Second)
+		for _, hangs := range []bool{true, false} {
+			w.mu.Lock()
+			w.hangs = hangs
+			w.mu.Unlock()
+			w.pass(4 * time.Second)
+			if a.member.Reached() == hangs {
+				t.Errorf("while the database hangs or not (%v), it reaches it or not (%v)", hangs, !hangs)
+			}
+		}
+		w.want(map[string]int{"a": 2})
+	})
+}
+
+// A server that gives up before another does, because the database was away, does not take
+// that one for dead: it has not looked meanwhile.
+func TestAServerThatHasGivenUpRemovesNobody(t *testing.T) {
+	for away := 14 * time.Second; away < 16*time.Second; away += 50 * time.Millisecond {
+		inWorld(t, 2, func(w *world) {
+			w.start("a")
+			w.pass(300 * time.Millisecond)
+			w.start("b")
+			w.pass(2 * time.Second)
+			w.setGone(errGone)
+			time.Sleep(away)
+			w.setGone(nil)
+			w.pass(3 * time.Second)
+			for _, h := range w.houses {
+				h.mu.Lock()
+				if said := strings.Join(h.log, "\n"); strings.Contains(said, "is removed") {
+					t.Errorf("after %v, %s said %q", away, h.name, said)
+				}
+				h.mu.Unlock()
+			}
+		})
+	}
 }
 
 // TestADrainedServerLeadsNothingAfterItWasRemoved by the others, as it was not started
@@ -459,6 +571,9 @@ func TestALongOutageIsToldNowAndThen(t *testing.T) {
 		w.pass(time.Second)
 		a.giveUp() // as their engines do when a commit has failed
 		w.pass(5 * time.Minute)
+		if err := a.member.Trouble(); !errors.Is(err, errGone) {
+			t.Errorf("its trouble is %v", err)
+		}
 		a.mu.Lock()
 		if n := len(a.log); n < 5 || n > 20 || slices.Contains(a.log, end) {
 			t.Errorf("in five minutes it said %d things: %q", n, a.log)
@@ -467,6 +582,9 @@ func TestALongOutageIsToldNowAndThen(t *testing.T) {
 		a.mu.Unlock()
 		w.setGone(nil)
 		w.pass(time.Minute)
+		if err := a.member.Trouble(); err != nil {
+			t.Errorf("after a minute its trouble is %v", err)
+		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if !slices.Equal(a.log, []string{end}) {

@@ -193,10 +193,7 @@ func (m *Member) serve(ctx context.Context) error {
 	stop()
 	leads.Wait()
 	m.over[term.ID] = struct{}{}
-	m.note(func() {
-		m.term = nil
-		m.last = m.known(m.last)
-	})
+	m.note(func() { m.last = m.known(m.last) })
 	// The server may have been removed already. If the database cannot be
 	// reached, the others remove it, or its next registration does.
 	if left := m.bounded(context.WithoutCancel(ctx), func(ctx context.Context) error { return m.opts.Database.Leave(ctx, term.ID) }); left == nil {
