@@ -19,7 +19,10 @@ func TestADaemonOutsideOfTheContainerGetsNoSignal(t *testing.T) {
 	dir := shortDir(t)
 	binary := leaseholdIn(t, dir)
 	call := func(as *syscall.SysProcAttr, args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), binary, args...)
+		if args[0] != "env" {
+			args = append([]string{binary}, args...)
+		}
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		cmd.Dir, cmd.SysProcAttr = dir, as
 		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r")
 		out, err := cmd.CombinedOutput()
@@ -54,6 +57,10 @@ func TestADaemonOutsideOfTheContainerGetsNoSignal(t *testing.T) {
 	}
 	if out, err := call(inside(), "status"); err != nil || !strings.Contains(out, "a daemon runs (outside of this container or pid namespace)") {
 		t.Errorf("status: %v: %s", err, out)
+	}
+	// A container seldom has XDG_RUNTIME_DIR. The state names the socket there, too.
+	if out, err := call(inside(), "env", "-u", "XDG_RUNTIME_DIR", binary, "tree", "--run", "r"); err != nil || !strings.Contains(out, "root") {
+		t.Errorf("tree, without XDG_RUNTIME_DIR: %v: %s", err, out)
 	}
 }
 

@@ -202,7 +202,10 @@ func withDoctor(ctx context.Context, err error) error {
 func (d *Dialer) find(ctx context.Context) (net.Conn, error) {
 	state := d.State()
 	recorded, known := place.ReadRecord(state)
-	known = known && recorded.Alive()
+	alive := known && recorded.Alive()
+	if owner, ok := place.OwnerOf(recorded.Socket); !alive { // or it runs outside of this container
+		known = known && ok && owner.PID == recorded.PID
+	}
 	ways := []func() (net.Conn, error){
 		func() (net.Conn, error) { return d.dial(ctx, d.target.Socket, 0) },
 		func() (net.Conn, error) {
@@ -221,7 +224,7 @@ func (d *Dialer) find(ctx context.Context) (net.Conn, error) {
 			return nc, err
 		}
 	}
-	if known {
+	if alive {
 		return nil, exit.Hint(fmt.Errorf("%w listens at %s: the one of this state, process %d, runs, but %w", ErrNoDaemon, recorded.Socket, recorded.PID, errSocketGone),
 			"it listens again as soon as it can make %s, as after the next log-in; leasehold stop ends it", recorded.Socket)
 	}
@@ -238,8 +241,8 @@ func (d *Dialer) State() string {
 	return d.target.State
 }
 
-// dial connects to a socket on which the process with that pid listens; 0 means
-// any.
+// dial connects to a socket on which the process with that pid listens, or one that
+// cannot be seen from here; 0 means any.
 func (d *Dialer) dial(ctx context.Context, socket string, pid int) (net.Conn, error) {
 	var dialer net.Dialer
 	nc, err := dialer.DialContext(ctx, "unix", socket)
@@ -251,7 +254,7 @@ func (d *Dialer) dial(ctx context.Context, socket string, pid int) (net.Conn, er
 		return nil, exit.Hint(fmt.Errorf("socket %s: %w", socket, err),
 			"nothing was sent to it: name a socket in a directory of yours with --socket or LEASEHOLD_SOCKET, or run this as that user")
 	}
-	if listener, err := server.PeerPID(nc); pid != 0 && err == nil && listener != pid {
+	if listener, err := server.PeerPID(nc); pid != 0 && err == nil && listener != pid && process.Sees(listener) {
 		nc.Close()
 		return nil, fs.ErrNotExist // another daemon has that socket now
 	}
