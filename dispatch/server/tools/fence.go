@@ -119,7 +119,7 @@ type tokenCheck struct {
 	HeldKey     string  `json:"held_key,omitempty" jsonschema:"of the grant now, if it is that of a directory above"`
 	HeldToken   uint64  `json:"held_token,omitempty" jsonschema:"of the grant now"`
 	Holder      *holder `json:"holder,omitempty" jsonschema:"of the grant now"`
-	ReservedFor *holder `json:"reserved_for,omitempty" jsonschema:"nobody holds it, and it is kept for this one, the first in line"`
+	ReservedFor string  `json:"reserved_for,omitempty" jsonschema:"nobody holds it: path of the first in line, for whom it is kept"`
 	KeepAlive   bool    `json:"keep_alive" jsonschema:"it is extended for as long as its holder is connected"`
 	ExpiresInMS int64   `json:"expires_in_ms,omitempty" jsonschema:"what is left, in milliseconds"`
 }
@@ -138,8 +138,8 @@ func (c tokenCheck) Text() string {
 		parts = append(parts, fmt.Sprintf("held by %s with token %d, %s", c.Holder.Path, c.HeldToken, lease{KeepAlive: c.KeepAlive, ExpiresInMS: c.ExpiresInMS}.expires()))
 	case c.Current:
 		parts = append(parts, "past its deadline, and nobody else has taken it")
-	case c.ReservedFor != nil:
-		parts = append(parts, "nobody holds it", reservation{Holder: *c.ReservedFor, ExpiresInMS: c.ExpiresInMS}.String())
+	case c.ReservedFor != "":
+		parts = append(parts, "nobody holds it", reservation{For: c.ReservedFor, ExpiresInMS: c.ExpiresInMS}.String())
 	default:
 		parts = append(parts, "nobody holds it")
 	}
@@ -156,7 +156,7 @@ func tokenCheckOf(a checkArgs, key string, s registry.TokenStanding) tokenCheck 
 		}
 	} else if len(s.Reserved) > 0 {
 		r := reservationOf(s.Reserved[0])
-		c.ReservedFor, c.ExpiresInMS = &r.Holder, r.ExpiresInMS
+		c.ReservedFor, c.ExpiresInMS = r.For, r.ExpiresInMS
 	}
 	return c
 }

@@ -381,16 +381,16 @@ type reservation struct {
 	Name        string `json:"name,omitempty" jsonschema:"of a layer's lease"`
 	Key         string `json:"key,omitempty" jsonschema:"of a run's lease"`
 	Layer       string `json:"layer,omitempty" jsonschema:"path of the layer's lead"`
-	Holder      holder `json:"holder" jsonschema:"for whom"`
+	For         string `json:"for" jsonschema:"path of the first in line"`
 	ExpiresInMS int64  `json:"expires_in_ms" jsonschema:"what is left, in milliseconds"`
 }
 
 func reservationOf(k registry.Reservation) reservation {
-	return reservation{Holder: holderOf(k.Holder), ExpiresInMS: k.Left.Milliseconds()}
+	return reservation{For: k.Holder.Path, ExpiresInMS: k.Left.Milliseconds()}
 }
 
 func (r reservation) String() string {
-	return fmt.Sprintf("reserved for %s, which is first in line, for %ds", r.Holder.Path, (r.ExpiresInMS+999)/1000)
+	return fmt.Sprintf("reserved for %s, which is first in line, for %ds", r.For, (r.ExpiresInMS+999)/1000)
 }
 
 type listedLease struct {

@@ -106,10 +106,10 @@ func outcomeOf(o dispatch.Outcome, b branches) outcome {
 }
 
 func (o outcome) Text() string {
-	text := fmt.Sprintf("%s %s is %s", o.Role, o.Path, o.word())
+	text := fmt.Sprintf("%s %s: %s", o.Role, o.Path, o.word())
 	switch {
 	case o.Cause != "":
-		text += fmt.Sprintf(": %q", o.Cause)
+		text += fmt.Sprintf(", %q", o.Cause)
 	case o.Stopping != "":
 		text += fmt.Sprintf(", told to stop: %q", o.Stopping)
 	}

@@ -101,7 +101,7 @@ func drawLeases(prefix string) drawing {
 		}
 		t := leaseTable(list.Leases, since)
 		for _, r := range list.Reserved {
-			t.AddTexts(r.Name+r.Key, scopeOf(r.Scope, r.Layer), "reserved for "+r.Holder.String(), terminal.Remaining(r.ExpiresIn, since), "", "", "", "")
+			t.AddTexts(r.Name+r.Key, scopeOf(r.Scope, r.Layer), "reserved for "+r.For, terminal.Remaining(r.ExpiresIn, since), "", "", "", "")
 		}
 		text := t.Render(p)
 		if list.Next != "" {
@@ -124,7 +124,7 @@ type shownReservation struct {
 	Key       string
 	Scope     string
 	Layer     string
-	Holder    shownHolder
+	For       string
 	ExpiresIn terminal.Millis `json:"expires_in_ms"`
 }
 
