@@ -92,7 +92,7 @@ var refusals = []error{
 	dispatch.ErrUnauthenticated,
 	&dispatch.EndedError{By: "root", Held: make([]launched.LeaseName, 1)},
 	&queue.StaleError{Task: queue.Task{State: queue.Ready}},
-	&registry.StaleError{TokenStanding: registry.TokenStanding{Held: true}},
+	&registry.StaleError{TokenStanding: registry.TokenStanding{Held: true, Lease: registry.Lease{Key: "x/**"}}},
 	&event.CompactedError{},
 	engine.ErrFailed,
 	engine.ErrFull,
