@@ -414,11 +414,12 @@ func (l leaseList) Text() string {
 		one := l.Leases[0]
 		return fmt.Sprintf("%s held by %s, %s", one.named(one.Name+one.Key), one.Holder.Path, one.expires())
 	}
-	line := counted(len(l.Leases), "lease", "leases", l.Next)
+	var line strings.Builder
+	line.WriteString(counted(len(l.Leases), "lease", "leases", l.Next))
 	for _, r := range l.Reserved {
-		line += fmt.Sprintf("; %s lease %q is %s", r.Scope, r.Name+r.Key, r)
+		line.WriteString(fmt.Sprintf("; %s lease %q is %s", r.Scope, r.Name+r.Key, r))
 	}
-	return line
+	return line.String()
 }
 
 func listLeases(ctx context.Context, se *dispatch.Session, a listArgs) (leaseList, error) {
