@@ -19,8 +19,10 @@ import (
 // error is an [engine.ErrCorrupt].
 func (c *Core) Recover(ctx context.Context) error {
 	return c.eng.Update(ctx, func(tx engine.Tx) error {
-		for row := range tx.Scan(countPrefix) { // Recover may run again
-			tx.Delete(row.Key)
+		for _, prefix := range []string{countPrefix, placePrefix} { // Recover may run again
+			for row := range tx.Scan(prefix) {
+				tx.Delete(row.Key)
+			}
 		}
 		highest := uint64(0)           // token
 		counts := make(map[string]int) // written once each, and not for each lease
