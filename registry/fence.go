@@ -52,7 +52,7 @@ type TokenStanding struct {
 	Held    bool  // a lease covers the key and is not past its deadline
 	Lease   Lease // with its Times; set if Held or Current
 
-	Reserved []Reservation // for whom the key is kept, if nobody holds it
+	Reserved []Reservation // at most one: for whom the key, or a directory above it, is kept if nobody holds it
 }
 
 // Standing reports whether the token is still valid.
@@ -73,8 +73,14 @@ func (need Requirement) Standing(tx Tx) (s TokenStanding) {
 			break
 		}
 	}
-	if !s.Held && !s.Current {
-		s.Reserved = reservations(tx, need.Scope, need.Key+"\x00", 1)
+	if s.Held || s.Current {
+		return s
+	}
+	for row := range near(tx, waitPrefix, need.Scope, need.Key) {
+		if kept, ok := reservation(tx, row); ok && filekey.Covers(kept.Key, need.Key) {
+			s.Reserved = []Reservation{kept}
+			break
+		}
 	}
 	return s
 }

@@ -258,3 +258,33 @@ func TestPagesOfOneSharedKey(t *testing.T) {
 		})
 	})
 }
+
+// A reservation is told of where nobody holds the key: of one that some share already, and
+// others are kept places for, the holders are told. That of a directory is told of to who
+// asks about a file in it.
+func TestReservationsOfSharedKeysAndDirectories(t *testing.T) {
+	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+		a, b, c := h.party("A"), h.party("B"), h.party("C")
+		x, dir := a.acquire(registry.Request{Key: "x"}), a.acquire(registry.Request{Key: "file:src/**"})
+		for _, req := range []registry.Request{{Key: "x", Shared: true}, {Key: "file:src/**"}} {
+			req.Wait = time.Second
+			_, err := b.try(req)
+			mustBe[*registry.WaitError](t, err)
+		}
+		sharer := c.wait(registry.Request{Key: "x", Shared: true})
+		a.release(x)
+		a.release(dir)
+		granted(t, sharer)
+		h.view(func(tx registry.Tx) {
+			list := h.Registry("run:1").Reserved(tx, "", 10)
+			if len(list) != 1 || list[0].Key != "file:src/**" || list[0].Holder.Path != "B" {
+				t.Errorf("reserved are %+v", list)
+			}
+			for key, want := range map[string]int{"file:src/a": 1, "file:src/**": 1, "file:lib/a": 0, "file:**": 0, "x": 0} {
+				if s := (registry.Requirement{Scope: "run:1", Key: key, Token: 1}).Standing(tx); len(s.Reserved) != want {
+					t.Errorf("%s: %+v", key, s)
+				}
+			}
+		})
+	})
+}

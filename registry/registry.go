@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/event"
 )
 
@@ -130,23 +131,29 @@ type Reservation struct {
 }
 
 // Reserved returns at most limit reservations of keys that start with prefix, in key order.
-func (r *Registry) Reserved(tx Tx, prefix string, limit int) []Reservation {
-	return reservations(tx, r.scope, prefix, limit)
-}
-
-func reservations(tx Tx, scope, prefix string, limit int) (list []Reservation) {
-	for row := range tx.Scan(waitPrefix + scope + "\x00" + prefix) {
+func (r *Registry) Reserved(tx Tx, prefix string, limit int) (list []Reservation) {
+	for row := range tx.Scan(waitPrefix + r.scope + "\x00" + prefix) {
 		if len(list) == limit {
 			break
 		}
-		if row.Due.IsZero() {
-			continue // a call waits there
-		}
-		if w := (waiter{}); w.read(row) && w.reserved() && !tx.Now().After(w.reservedTo) {
-			list = append(list, Reservation{w.Key, w.Holder, w.reservedTo.Sub(tx.Now())})
+		if kept, ok := reservation(tx, row); ok {
+			list = append(list, kept)
 		}
 	}
 	return list
+}
+
+// reservation returns the reservation of the key in whose line a row is. There is none if
+// others share the key.
+func reservation(tx Tx, row engine.Row) (kept Reservation, ok bool) {
+	var w waiter
+	if row.Due.IsZero() || !w.read(row) || !w.reserved() || tx.Now().After(w.reservedTo) {
+		return Reservation{}, false // mostly a call waits there
+	}
+	if _, shared := getLease(tx, w.Scope, w.Key); shared {
+		return Reservation{}, false
+	}
+	return Reservation{w.Key, w.Holder, w.reservedTo.Sub(tx.Now())}, true
 }
 
 // Holds returns up to limit of the leases that a session holds, including
