@@ -121,7 +121,7 @@ func (b *backingUp) run(cmd *cobra.Command, state string) (err error) {
 		if err == nil {
 			return
 		}
-		err = errors.Join(err, os.RemoveAll(b.own()))
+		err = errors.Join(err, b.discard())
 		if made {
 			_ = os.Remove(b.dir) // fails if there is more in it by now
 		}
@@ -141,6 +141,28 @@ func (b *backingUp) run(cmd *cobra.Command, state string) (err error) {
 		return err
 	}
 	return errors.Join(os.Remove(b.own()), syncDirectory(b.dir))
+}
+
+// stopWithin is how long a daemon may take to notice that its caller is gone.
+const stopWithin = 5 * time.Second
+
+// discard removes what there is of the copy. It waits until the daemon does not write
+// there any more: what is removed before that can come back.
+func (b *backingUp) discard() error {
+	lock, err := os.Open(b.own())
+	if err != nil {
+		return err
+	}
+	defer lock.Close() // and with it the lock
+	for until := time.Now().Add(stopWithin); ; time.Sleep(20 * time.Millisecond) {
+		switch locked, err := process.TryLock(lock); {
+		case locked || err != nil: // without locks nobody can tell
+			return os.RemoveAll(b.own())
+		case time.Now().After(until):
+			b.note("the daemon has not stopped making the copy within %v: remove %s once it has", stopWithin, b.own())
+			return nil
+		}
+	}
 }
 
 // emptyDirectory makes a directory unless there is an empty one.
@@ -313,10 +335,20 @@ func explainBackup(err error, dir string) error {
 }
 
 // backUp copies the state of this daemon. The directory above the copy must be there:
-// otherwise the caller has other directories than this daemon, and would never find it.
+// otherwise the caller has other directories than this daemon, and would never find it,
+// or it has given up. The directory is locked meanwhile, so that the caller does not
+// remove it.
 func backUp(ctx context.Context, eng *pebble.Engine, dir string, log zerolog.Logger) error {
 	above := filepath.Dir(dir)
-	if _, err := os.Stat(above); errors.Is(err, fs.ErrNotExist) {
+	lock, err := os.Open(above)
+	if err == nil {
+		defer lock.Close() // and with it the lock
+		if locked, err := process.TryLock(lock); !locked && err == nil {
+			return fmt.Errorf("somebody else uses %s", above)
+		}
+		_, err = os.Stat(above) // its caller may have removed it before it was locked
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no directory %s for the copy where the daemon runs: run leasehold backup there, as in its container", above)
 	}
 	if err := place.CheckPrivate(above); err != nil {
