@@ -1,6 +1,5 @@
-// Package guard is leasehold guard: it installs a pre-commit hook in a
-// repository that refuses commits of files which others have leased, and
-// removes it again.
+// Package guard is leasehold guard: it installs hooks in a repository that
+// refuse commits of files which others have leased, and removes them again.
 //
 // An existing hook is moved aside unchanged and called first. git says where
 // the hooks are: core.hooksPath applies, and worktrees share the hooks of their
@@ -29,19 +28,24 @@ import (
 //go:embed pre-commit
 var script []byte
 
+// Hooks are the names of the hooks. git runs the second one instead of the first
+// before it commits a merge that has no conflict.
+var Hooks = []string{"pre-commit", "pre-merge-commit"}
+
 const mark = "# leasehold:pre-commit" // in the hook, whatever its version
 
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guard",
 		Short: "Refuse commits of files that others have leased",
-		Long: `Refuse commits of files that others have leased, by a pre-commit hook of git.
+		Long: `Refuse commits of files that others have leased, by two hooks of git: pre-commit, and
+pre-merge-commit for a merge.
 
 A commit is refused if another party than the committing agent holds the lease of a
 file in it, or of a directory above it. An agent is recognized by its client's process;
 a person holds no leases. While no daemon runs, nobody holds a lease and nothing is
 refused. With LEASEHOLD_GUARD=report the commit is made, and recorded if it would have
-been refused. git commit --no-verify skips the hook.`,
+been refused. git commit --no-verify skips the hooks.`,
 		Example: `  leasehold guard install git
   leasehold guard status git
   leasehold guard uninstall git`,
@@ -50,29 +54,32 @@ been refused. git commit --no-verify skips the hook.`,
 		use, short string
 		run        func(out io.Writer, hook string) error
 	}{
-		{"install", "Install the hook in this repository", install},
-		{"status", "Say whether the hook is installed; exit code 1 if not", status},
-		{"uninstall", "Remove the hook, and restore the one that was there before", uninstall},
+		{"install", "Install the hooks in this repository", install},
+		{"status", "Say whether the hooks are installed; exit code 1 if not", status},
+		{"uninstall", "Remove the hooks, and restore those that were there before", uninstall},
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use: c.use + " git", Short: c.short, Long: c.short + ".",
 			Example:   "  leasehold guard " + c.use + " git",
 			ValidArgs: []string{"git"}, Args: cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				hook, err := Find(cmd.Context(), ".")
-				if err != nil {
-					return err
+			RunE: func(cmd *cobra.Command, _ []string) (failed error) {
+				for _, name := range Hooks {
+					hook, err := Find(cmd.Context(), ".", name)
+					if err != nil {
+						return err
+					}
+					failed = errors.Join(failed, c.run(cmd.OutOrStdout(), hook))
 				}
-				return c.run(cmd.OutOrStdout(), hook)
+				return failed
 			},
 		})
 	}
 	return cmd
 }
 
-// Find returns where git looks for the hook of the repository that contains
+// Find returns where git looks for a hook of the repository that contains
 // dir.
-func Find(ctx context.Context, dir string) (string, error) {
+func Find(ctx context.Context, dir, name string) (string, error) {
 	git := exec.CommandContext(ctx, "git", "rev-parse", "--git-path", "hooks")
 	git.Dir = dir
 	var said bytes.Buffer
@@ -89,7 +96,7 @@ func Find(ctx context.Context, dir string) (string, error) {
 		hooks = filepath.Join(dir, hooks)
 	}
 	hooks, err = filepath.Abs(hooks)
-	return filepath.Join(hooks, "pre-commit"), err
+	return filepath.Join(hooks, name), err
 }
 
 // A State says which hook is where git looks for it.

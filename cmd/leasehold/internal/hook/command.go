@@ -87,7 +87,7 @@ writes in spite of a lease is recorded. With --server, or where LEASEHOLD_SERVER
 as it is for the client's leasehold mcp, the leases are those of a server elsewhere.
 
 CLIENT is claude, codex, gemini, opencode, copilot, qwen, kimi or crush; or git, whose
-pre-commit hook leasehold guard installs.`,
+hooks leasehold guard installs.`,
 		Example:   `  echo '{"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":"src/app.ts"}}' | leasehold hook claude`,
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: names,

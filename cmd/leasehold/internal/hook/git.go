@@ -40,7 +40,7 @@ func runGit(cmd *cobra.Command) error {
 	}
 	// Agents of the project around a submodule lease its files in their own run.
 	for p, ok := of, true; ok; p, ok = p.Around() {
-		if err := checkCommit(cmd, p, top, files); err != nil {
+		if err := checkCommit(cmd, p, top, files, len(merged) > 0); err != nil {
 			return err
 		}
 	}
@@ -49,7 +49,7 @@ func runGit(cmd *cobra.Command) error {
 
 // checkCommit refuses a commit of files below top that others have leased in the run of
 // a project.
-func checkCommit(cmd *cobra.Command, of project.Project, top string, files []string) error {
+func checkCommit(cmd *cobra.Command, of project.Project, top string, files []string, merges bool) error {
 	settings, err := of.Settings()
 	if err != nil {
 		return exit.Hint(err, "git has not made the commit: correct that file; git commit --no-verify commits without a look at the leases")
@@ -84,8 +84,12 @@ func checkCommit(cmd *cobra.Command, of project.Project, top string, files []str
 	if first == "" || overrule {
 		return nil
 	}
+	next := fmt.Sprintf("take the files out (git restore --staged %s, then git commit without -a) or wait until they are released", inShell(names[first]))
+	if merges { // without the files it would undo what others have committed
+		next = "wait until the files are released, then git commit, or give up with git merge --abort"
+	}
 	return exit.Hint(errors.New("this commit changes what others have leased, so git has not made it"),
-		"take the files out (git restore --staged %s, then git commit without -a) or wait until they are released; LEASEHOLD_GUARD=report git commit, or --no-verify, commits them all the same", inShell(names[first]))
+		"%s; LEASEHOLD_GUARD=report git commit, or --no-verify, commits them all the same", next)
 }
 
 // heldByOthers shows which of the keys others hold, and returns the first of them. It waits
@@ -164,7 +168,8 @@ func inShell(name string) string {
 
 // workTree returns the top of the work tree of the coming commit, and the commits that
 // it merges. Git says both, because GIT_DIR and GIT_WORK_TREE may name other directories
-// than those that are above this one.
+// than those that are above this one. While git merges it says the commits in the
+// environment. It writes them into a file only when it does not commit.
 func workTree(cmd *cobra.Command) (top string, merged []string, err error) {
 	out, err := git(cmd, "rev-parse", "--show-toplevel", "--git-path", "MERGE_HEAD")
 	if err != nil {
@@ -172,10 +177,16 @@ func workTree(cmd *cobra.Command) (top string, merged []string, err error) {
 	}
 	top, head, _ := strings.Cut(strings.TrimSuffix(out, "\n"), "\n")
 	text, err := os.ReadFile(head)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	if !errors.Is(err, fs.ErrNotExist) {
+		return top, strings.Fields(string(text)), err
 	}
-	return top, strings.Fields(string(text)), err
+	for _, variable := range os.Environ() {
+		if commit, ok := strings.CutPrefix(variable, "GITHEAD_"); ok {
+			commit, _, _ = strings.Cut(commit, "=")
+			merged = append(merged, commit)
+		}
+	}
+	return top, merged, nil
 }
 
 // committed returns the files that the coming commit changes, relative to the top of

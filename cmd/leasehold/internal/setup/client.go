@@ -31,7 +31,7 @@ type file struct {
 	text language
 	want config
 
-	hook bool // it is git's hook; only path is used, the top of the repository
+	hook string // the name of a hook of git; only path is used too, the top of the repository
 
 	// alternative returns want if that depends on the file's text. It may be nil.
 	alternative func(text []byte) config

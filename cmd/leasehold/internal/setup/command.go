@@ -43,8 +43,8 @@ their models read, such as CLAUDE.md or AGENTS.md, that tells them how to work.
 CLIENT is claude, codex, gemini, opencode, kilo, copilot, qwen, kimi, crush, cursor,
 vscode or git; without any, setup does all that it finds on this machine. It does not
 write the hooks of kimi. The configurations of cursor and vscode were not tried with these
-editors. For git it installs the pre-commit hook of the repository that this directory is
-in, as leasehold guard install git does.
+editors. For git it installs the hooks of the repository that this directory is in, as
+leasehold guard install git does.
 
 setup shows what it would write, and asks. It shows only the lines that it writes,
 since other lines may hold secrets. Without a terminal it writes nothing unless --yes

@@ -8,27 +8,30 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/guard"
 )
 
-// git has a hook in the repository that setup runs in. The hook refuses to commit files
-// that others have leased. It belongs to this clone and cannot be committed.
+// git has hooks in the repository that setup runs in. They refuse to commit files that
+// others have leased. They belong to this clone and cannot be committed.
 var git = client{
 	name: "git", title: "git",
 	found: func(m machine) bool {
 		if _, err := os.Stat(filepath.Join(m.top, ".git")); err != nil || !m.has("git") {
 			return false
 		}
-		_, err := guard.Find(context.Background(), m.top)
+		_, err := guard.Find(context.Background(), m.top, guard.Hooks[0])
 		return err == nil
 	},
-	files: func(m machine, _ bool) []file {
-		return []file{{path: m.top, hook: true}}
+	files: func(m machine, _ bool) (hooks []file) {
+		for _, name := range guard.Hooks {
+			hooks = append(hooks, file{path: m.top, hook: name})
+		}
+		return hooks
 	},
 	note: func(bool) string { return "" },
 }
 
-// planHook plans to install the hook of the repository at top.
-func planHook(top string) plan {
+// planHook plans to install a hook of the repository at top.
+func planHook(top, name string) plan {
 	p := plan{clients: []string{git.name}, shown: top, state: refused, hook: true}
-	hook, err := guard.Find(context.Background(), top)
+	hook, err := guard.Find(context.Background(), top, name)
 	if err != nil {
 		p.problem = err
 		return p
@@ -60,7 +63,7 @@ func planHook(top string) plan {
 	return p
 }
 
-// planHookBack plans to uninstall the hook, if setup installed it.
+// planHookBack plans to uninstall a hook, if setup installed it.
 func planHookBack(hook string, installed bool) plan {
 	p := plan{clients: []string{git.name}, shown: hook, file: snapshot{path: hook}, state: same, hook: true}
 	switch is, text, err := guard.Look(hook); {

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/guard"
 )
 
-// A hook is what a repository has at .git/hooks/pre-commit, or nothing.
+// A hook is what a repository has at each of guard.Hooks, or nothing.
 type hook struct {
 	text string
 	mode os.FileMode // 0: it is a link to text
@@ -80,9 +80,12 @@ func TestTheHookOfGitIsTakenBackByteForByte(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			had, h := hooks[name], repository(t)
 			h.write("work/lint.sh", "#!/bin/sh\n")
-			path := h.path("work/.git/hooks/pre-commit")
-			if !had.none {
-				err := os.Mkdir(filepath.Dir(path), 0o755)
+			for _, name := range guard.Hooks {
+				if had.none {
+					break
+				}
+				path := h.path("work/.git/hooks/" + name)
+				err := os.MkdirAll(filepath.Dir(path), 0o755)
 				if had.mode == 0 {
 					err = errors.Join(err, os.Symlink(had.text, path))
 				} else {
@@ -103,15 +106,13 @@ func TestTheHookOfGitIsTakenBackByteForByte(t *testing.T) {
 			h.ok("git", "--yes")
 			h.ok("git", "--check")
 			after := h.all()
-			found, err := guard.Find(t.Context(), ".")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if is, _, err := guard.Look(found); is != guard.Current || err != nil {
-				t.Errorf("there is %s, %v", is, err)
-			}
-			if _, err := os.Lstat(guard.Aside(found)); (err != nil) != had.none {
-				t.Errorf("the hook that was there: %v", err)
+			for _, found := range find(t) {
+				if is, _, err := guard.Look(found); is != guard.Current || err != nil {
+					t.Errorf("%s: there is %s, %v", found, is, err)
+				}
+				if _, err := os.Lstat(guard.Aside(found)); (err != nil) != had.none {
+					t.Errorf("%s: the hook that was there: %v", found, err)
+				}
 			}
 			h.ok("git", "--yes")
 			h.same(after, "a second setup")
@@ -119,6 +120,19 @@ func TestTheHookOfGitIsTakenBackByteForByte(t *testing.T) {
 			h.same(before, "--uninstall")
 		})
 	}
+}
+
+// find returns where git looks for the hooks.
+func find(t *testing.T) (hooks []string) {
+	t.Helper()
+	for _, name := range guard.Hooks {
+		hook, err := guard.Find(t.Context(), ".", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hooks = append(hooks, hook)
+	}
+	return hooks
 }
 
 // git is one of those that setup finds, in a repository; elsewhere it is refused if
@@ -134,12 +148,10 @@ func TestSetupFindsGit(t *testing.T) {
 		t.Errorf("it says\n%s", out)
 	}
 	h.ok("--uninstall", "--yes")
-	hook, err := guard.Find(t.Context(), ".")
-	if err == nil {
-		err = guard.Install(hook)
-	}
-	if err != nil {
-		t.Fatal(err)
+	for _, hook := range find(t) {
+		if err := guard.Install(hook); err != nil {
+			t.Fatal(err)
+		}
 	}
 	installed := h.all()
 	h.ok("git", "--yes")
@@ -147,17 +159,21 @@ func TestSetupFindsGit(t *testing.T) {
 	h.same(installed, "--uninstall of a hook that guard installed")
 
 	// One that another has replaced since is left.
-	if err := guard.Uninstall(hook); err != nil {
-		t.Fatal(err)
+	for _, hook := range find(t) {
+		if err := guard.Uninstall(hook); err != nil {
+			t.Fatal(err)
+		}
 	}
 	h.ok("git", "--yes")
-	h.write("work/.git/hooks/pre-commit", "#!/bin/sh\n")
+	for _, name := range guard.Hooks {
+		h.write("work/.git/hooks/"+name, "#!/bin/sh\n")
+	}
 	replaced := h.all()
 	h.ok("git", "--uninstall", "--yes")
 	h.same(replaced, "--uninstall of a hook that was replaced")
 
 	t.Chdir(h.dir)
-	if out, err := h.run("git", "--yes"); err == nil || !strings.Contains(out, "git does not say where its hooks are") {
+	if out, err := h.run("git", "--yes"); err == nil || strings.Count(out, "git does not say where its hooks are") != 1 || strings.Contains(out, "git, git") {
 		t.Errorf("outside a repository: %v\n%s", err, out)
 	}
 }

@@ -32,7 +32,7 @@ type written struct {
 	After   string   `json:"after"`   // hash of the text after the edits
 	Created bool     `json:"created,omitempty"`
 	Dirs    []string `json:"dirs,omitempty"` // directories made for the file, the deepest first
-	Hook    bool     `json:"hook,omitempty"` // it is git's hook, and Created says that setup installed it
+	Hook    bool     `json:"hook,omitempty"` // it is a hook of git, and Created says that setup installed it
 }
 
 // openRecord reads the record, and locks out other setups until the record is closed.
