@@ -168,17 +168,23 @@ func inShell(name string) string {
 
 // workTree returns the top of the work tree of the coming commit, and the commits that
 // it merges. Git says both, because GIT_DIR and GIT_WORK_TREE may name other directories
-// than those that are above this one. While git merges it says the commits in the
-// environment. It writes them into a file only when it does not commit.
+// than those that are above this one.
 func workTree(cmd *cobra.Command) (top string, merged []string, err error) {
 	out, err := git(cmd, "rev-parse", "--show-toplevel", "--git-path", "MERGE_HEAD")
 	if err != nil {
 		return "", nil, err
 	}
 	top, head, _ := strings.Cut(strings.TrimSuffix(out, "\n"), "\n")
-	text, err := os.ReadFile(head)
+	merged, err = mergedInto(head)
+	return topOf(cmd, top), merged, err
+}
+
+// mergedInto returns the commits that the coming commit merges. While git merges it says
+// them in the environment. It writes them into a file only when it does not commit.
+func mergedInto(file string) (merged []string, err error) {
+	text, err := os.ReadFile(file)
 	if !errors.Is(err, fs.ErrNotExist) {
-		return top, strings.Fields(string(text)), err
+		return strings.Fields(string(text)), err
 	}
 	for _, variable := range os.Environ() {
 		if commit, ok := strings.CutPrefix(variable, "GITHEAD_"); ok {
@@ -186,7 +192,22 @@ func workTree(cmd *cobra.Command) (top string, merged []string, err error) {
 			merged = append(merged, commit)
 		}
 	}
-	return top, merged, nil
+	return merged, nil
+}
+
+// topOf returns the top of the work tree that git takes to be at dir. For the hooks of a
+// linked worktree git sets GIT_DIR alone. Then it takes any directory for the top, as one
+// below the top, to which a hook goes before it calls this.
+func topOf(cmd *cobra.Command, dir string) string {
+	of, err := project.Of(dir)
+	if err != nil || of.Top == dir || os.Getenv("GIT_WORK_TREE") != "" {
+		return dir
+	}
+	repository, err := git(cmd, "rev-parse", "--resolve-git-dir", filepath.Join(of.Top, ".git"))
+	if err == nil && strings.TrimSuffix(repository, "\n") == os.Getenv("GIT_DIR") {
+		return of.Top
+	}
+	return dir
 }
 
 // committed returns the files that the coming commit changes, relative to the top of
