@@ -82,3 +82,24 @@ func TestADaemonStartedByHandIsNotReplacedWhileItDies(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A daemon that was killed leaves its record. In another container another daemon may
+// have the same pid and socket.
+func TestADaemonOfAnotherStateIsNotFound(t *testing.T) {
+	target := unstartable(t)
+	target.Named = false
+	other := place.Record{State: t.TempDir(), Socket: filepath.Join(target.State, "other")}.ThisProcess()
+	ln, err := net.Listen("unix", other.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	killed := other
+	killed.State, killed.Start = target.State, "earlier"
+	if err := errors.Join(killed.Write(), other.Write()); err != nil {
+		t.Fatal(err)
+	}
+	if nc, err := connection.NewDialer(target).Reach(t.Context(), false); !connection.NoneRuns(err) {
+		t.Errorf("it finds %v, %v", nc, err)
+	}
+}

@@ -204,7 +204,7 @@ func (d *Dialer) find(ctx context.Context) (net.Conn, error) {
 	recorded, known := place.ReadRecord(state)
 	alive := known && recorded.Alive()
 	if owner, ok := place.OwnerOf(recorded.Socket); !alive { // or it runs outside of this container
-		known = known && ok && owner.PID == recorded.PID
+		known = known && ok && owner.PID == recorded.PID && place.SameState(owner.State, state)
 	}
 	ways := []func() (net.Conn, error){
 		func() (net.Conn, error) { return d.dial(ctx, d.target.Socket, 0) },
