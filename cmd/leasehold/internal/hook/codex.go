@@ -40,7 +40,7 @@ var patchHeads = []string{"*** Add File: ", "*** Update File: ", "*** Delete Fil
 // goes finds where a shell command goes before it applies a patch, as in
 // cd sub && apply_patch, or cd sub 2>/dev/null || exit. Names with variables of the
 // shell are not known here.
-var goes = regexp.MustCompile("(?:^|[\\s;&|(])cd[ \\t]+(?:--[ \\t]+)?(?:'([^']+)'|\"([^\"$`]+)\"|([^\\s'\"$`;&|()]+))(?:[ \\t][^\\n;&|)]*)?(?:&&|\\|\\||;|\\n)")
+var goes = regexp.MustCompile("(?:^|[\\s;&|(])cd[ \\t]+(?:--[ \\t]+)?(?:'([^']+)'|\"([^\"$`]+)\"|([^\\s'\"$`;&|()]+))(?:[ \\t](?:>&|&>|[^\\n;&|)])*)?(?:&&|\\|\\||;|\\n)")
 
 // patched returns the files that patches add, change, delete and rename.
 func patched(command string) (files []string) {

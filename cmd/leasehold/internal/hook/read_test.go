@@ -63,8 +63,8 @@ func TestWhatClientsSay(t *testing.T) {
 			event{kind: before, name: "PreToolUse", main: true, files: []string{"my app/../sub/a", "/w/b", "/tmp/c"}, shell: true},
 		},
 		{
-			"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"cd -- sub 2>/dev/null || exit\n(cd no)\ncd $no && cd no/$no; cd no & apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: a\n*** End Patch\nEOF"}}`,
-			event{kind: before, name: "PreToolUse", main: true, files: []string{"sub/a"}, shell: true},
+			"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"cd -- sub 2>/dev/null || exit\ncd deep >/dev/null 2>&1 && ls\n(cd no)\ncd $no && cd no/$no; cd no & apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: a\n*** End Patch\nEOF"}}`,
+			event{kind: before, name: "PreToolUse", main: true, files: []string{"sub/deep/a"}, shell: true},
 		},
 		{"codex", `{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}`, event{kind: before, name: "PreToolUse", main: true, shell: true}},
 		{
