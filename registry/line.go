@@ -165,30 +165,41 @@ func (w *waiter) remove(tx Tx) {
 // -1 for one that goes. A line counts parties.
 func (w *waiter) count(tx Tx, n int) {
 	addCount(tx, waitsCount(w.Holder.Actor), n*len(w.wants))
+	again := w.again(tx)
 	for _, want := range w.wants {
-		if !w.again(tx, want) {
-			addCount(tx, lineCount(want.Scope, want.Key), n)
+		if line := lineCount(want.Scope, want.Key); !again[line] {
+			addCount(tx, line, n)
 		}
 	}
 }
 
-// again reports whether the place's party has another place in the line for one of its
-// keys: for that key alone, or for several keys.
-func (w *waiter) again(tx Tx, want Want) bool {
-	isOther := func(ref engine.Row) bool {
+// again returns the counts of the lines in which the place's party may have another
+// place: for one of the place's keys alone, or for several keys.
+func (w *waiter) again(tx Tx) (lines map[string]bool) {
+	its := w.rowKey(w.wants[0])
+	add := func(ref engine.Row) {
+		if ref.Value == its {
+			return
+		}
 		var p waiter
-		row, ok := tx.Get(ref.Value)
-		return ok && p.read(row) && p.seq != w.seq && slices.ContainsFunc(p.wants, func(o Want) bool { return o.Scope == want.Scope && o.Key == want.Key })
-	}
-	if ref, ok := tx.Get(placeKey(w.Holder, []Want{want})); ok && isOther(ref) {
-		return true
-	}
-	for ref := range tx.Scan(placesOfSeveral(w.Holder)) {
-		if isOther(ref) {
-			return true
+		if row, ok := tx.Get(ref.Value); ok && p.read(row) {
+			if lines == nil { // mostly a party has one place
+				lines = make(map[string]bool)
+			}
+			for _, want := range p.wants {
+				lines[lineCount(want.Scope, want.Key)] = true
+			}
 		}
 	}
-	return false
+	for _, want := range w.wants {
+		if ref, ok := tx.Get(placeKey(w.Holder, []Want{want})); ok {
+			add(ref)
+		}
+	}
+	for ref := range tx.Scan(placesOfSeveral(w.Holder)) {
+		add(ref)
+	}
+	return lines
 }
 
 // placeOf finds a party's place in the lines for some keys.
@@ -392,7 +403,11 @@ func inLine(tx Tx, scope, key string, last uint64) int {
 	}
 	parties := make(map[Holder]bool) // one may have several places
 	for row := range near(tx, waitPrefix, scope, key) {
-		if w := (waiter{}); w.read(row) && w.seq <= last {
+		after := record.ReadFixed(row.Key[len(row.Key)-8:]) > last
+		if after && !filekey.Is(key) {
+			break // the rest of its line is later still
+		}
+		if w := (waiter{}); !after && w.read(row) {
 			parties[partyOf(w.Holder)] = true
 		}
 	}
