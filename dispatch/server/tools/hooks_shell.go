@@ -81,7 +81,9 @@ type seenFiles struct {
 	Files []seenFile `json:"files"`
 }
 
-func (s seenFiles) Text() string { return fmt.Sprintf("%d files of others", len(s.Files)) }
+func (s seenFiles) Text() string {
+	return counted(len(s.Files), "file of another", "files of others", "")
+}
 
 func (h *hooks) command(_ context.Context, se *dispatch.Session, a commandArgs) (seenFiles, error) {
 	if a.Files != nil {
@@ -102,7 +104,7 @@ type changedFiles struct {
 }
 
 func (c changedFiles) Text() string {
-	return fmt.Sprintf("%d files of others have changed", len(c.Changed))
+	return counted(len(c.Changed), "file of another has changed", "files of others have changed", "")
 }
 
 func (h *hooks) changed(ctx context.Context, se *dispatch.Session, a changedArgs) (changedFiles, error) {
