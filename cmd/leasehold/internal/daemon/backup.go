@@ -151,7 +151,7 @@ const stopWithin = 5 * time.Second
 func (b *backingUp) discard() error {
 	lock, err := os.Open(b.own())
 	if err != nil {
-		return err
+		return os.RemoveAll(b.own()) // no error if it is gone
 	}
 	defer lock.Close() // and with it the lock
 	for until := time.Now().Add(stopWithin); ; time.Sleep(20 * time.Millisecond) {
