@@ -2,8 +2,12 @@ package launcher
 
 import "context"
 
-// Patience is how long a daemon may be away.
-const Patience = patience
+// Patience is how long a daemon may be away. LastPatience is how long once the run has
+// been killed.
+const (
+	Patience     = patience
+	LastPatience = lastPatience
+)
 
 // A Connection is what a link needs of a daemon.
 type Connection = connection

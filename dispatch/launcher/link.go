@@ -41,7 +41,8 @@ type connection interface {
 
 // A link is a connection to the daemon that is replaced when it is lost. A call
 // that breaks off, or that the daemon cannot serve at present, is made again on
-// the next connection, so calls must tolerate being made twice. When the daemon has been away for too long, every call
+// the next connection, so calls must tolerate being made twice. A daemon that stands still
+// counts as away. When the daemon has been away for too long, every call
 // fails at once: the run is over, and no report waits for it again.
 type link struct {
 	dial     func(context.Context) (connection, error)
@@ -87,18 +88,29 @@ func (l *link) call(ctx context.Context, tool string, args, answer any) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return l.wait(ctx, tool, args, answer)
+	return l.served(ctx, true, tool, args, answer)
 }
 
-// wait is call for a call that waits: it takes no slot.
+// wait is call for a call that waits: it takes no slot, and may take long.
 func (l *link) wait(ctx context.Context, tool string, args, answer any) error {
+	return l.served(ctx, false, tool, args, answer)
+}
+
+// served makes a call until it is served. The answer to a short one must come within the
+// patience.
+func (l *link) served(ctx context.Context, short bool, tool string, args, answer any) error {
 	var unserved time.Time // since when the daemon cannot serve the call
 	for {
 		c, err := l.connected(ctx)
 		if err != nil {
 			return err
 		}
-		got, err := c.Call(ctx, tool, args)
+		answered, stop := ctx, func() {}
+		if short {
+			answered, stop = l.patient(ctx)
+		}
+		got, err := c.Call(answered, tool, args)
+		stop()
 		var refusal *client.Refusal
 		switch {
 		case err == nil && answer == nil:
@@ -152,22 +164,29 @@ func (l *link) connected(ctx context.Context) (connection, error) {
 	return c, nil
 }
 
-// redial tries until there is a connection, the daemon refuses one, or it has
-// been away for too long.
-func (l *link) redial(ctx context.Context) (connection, error) {
-	ctx, giveUp := context.WithCancelCause(ctx)
-	defer giveUp(nil)
+// patient returns a context that ends with [ErrDaemonGone] when a daemon has been away
+// for too long.
+func (l *link) patient(ctx context.Context) (within context.Context, stop func()) {
+	within, giveUp := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(l.patience, func() { giveUp(ErrDaemonGone) })
-	defer timer.Stop()
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() { // ends with redial
+	go func() { // ends with stop
 		select {
 		case <-l.hurry:
 			timer.Reset(lastPatience)
-		case <-stop:
+		case <-within.Done():
 		}
 	}()
+	return within, func() {
+		giveUp(nil)
+		timer.Stop()
+	}
+}
+
+// redial tries until there is a connection, the daemon refuses one, or it has
+// been away for too long.
+func (l *link) redial(ctx context.Context) (connection, error) {
+	ctx, stop := l.patient(ctx)
+	defer stop()
 	for {
 		c, err := l.dial(ctx)
 		if err == nil {

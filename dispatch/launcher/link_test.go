@@ -27,6 +27,7 @@ type daemon struct {
 	calls    []string
 	breaks   int // so many connections break, each at its next call
 	busy     int // so many calls cannot be served
+	still    int // so many connections answer nothing, each from its next call on
 	told     []bool
 }
 
@@ -52,11 +53,22 @@ func (d *daemon) tell(lost bool) { d.told = append(d.told, lost) }
 type line struct {
 	*daemon
 	broken bool // and stays so
+	stands bool // as broken
 }
 
-func (l *line) Call(_ context.Context, tool string, _ any) (client.Answer, error) {
+func (l *line) Call(ctx context.Context, tool string, _ any) (client.Answer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.stands && l.still > 0 {
+		l.stands = true
+		l.still--
+	}
+	if l.stands {
+		l.mu.Unlock()
+		<-ctx.Done()
+		l.mu.Lock()
+		return client.Answer{}, context.Cause(ctx)
+	}
 	if !l.broken && l.breaks > 0 {
 		l.broken = true
 		l.breaks--
@@ -161,6 +173,38 @@ func TestHurryShortensTheWait(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
+}
+
+// A daemon that stands still is waited for as one that is away: its connection is lost, and
+// calls are made again on another. When the run has been killed, that does not take long.
+func TestADaemonThatStandsStillIsAway(t *testing.T) {
+	for name, killed := range map[string]bool{"in time": false, "killed": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, hurry := &daemon{still: 1}, make(chan struct{})
+				l := linked(t, d, hurry)
+				patience := launcher.Patience
+				if killed {
+					patience = launcher.LastPatience
+					close(hurry)
+				}
+				began := time.Now()
+				if err := l.Call(t.Context(), "report"); err != nil || len(d.calls) != 1 || d.attached != 1 {
+					t.Errorf("%v, calls %v, attached %d times", err, d.calls, d.attached)
+				}
+				if took := time.Since(began); took != patience {
+					t.Errorf("the first connection was given up after %v, want %v", took, patience)
+				}
+				d.still, d.away = 1, errors.New("no such file")
+				if err := l.Call(t.Context(), "report"); !errors.Is(err, launcher.ErrDaemonGone) {
+					t.Errorf("error %v of a call that nobody has served", err)
+				}
+				if took := time.Since(began); took != 3*patience {
+					t.Errorf("the daemon was given up after %v, want %v", took, 3*patience)
+				}
+			})
+		})
+	}
 }
 
 // Who gives up waiting for a connection does not end the wait of others, nor
