@@ -272,9 +272,14 @@ func TestReservationsOfSharedKeysAndDirectories(t *testing.T) {
 			mustBe[*registry.WaitError](t, err)
 		}
 		sharer := c.wait(registry.Request{Key: "x", Shared: true})
+		y := a.acquire(registry.Request{Key: "file:lib/y"})
+		_, err := c.try(registry.Request{Key: "file:lib/y", Wait: time.Second})
+		mustBe[*registry.WaitError](t, err)
 		a.release(x)
 		a.release(dir)
 		granted(t, sharer)
+		a.release(y)
+		c.acquire(registry.Request{Key: "file:lib/**"}) // it has the place for the file still
 		h.view(func(tx registry.Tx) {
 			list := h.Registry("run:1").Reserved(tx, "", 10)
 			if len(list) != 1 || list[0].Key != "file:src/**" || list[0].Holder.Path != "B" {

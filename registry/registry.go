@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/event"
+	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // A Registry is the [Core] bound to one scope.
@@ -144,14 +145,17 @@ func (r *Registry) Reserved(tx Tx, prefix string, limit int) (list []Reservation
 }
 
 // reservation returns the reservation of the key in whose line a row is. There is none if
-// others share the key.
+// others share the key, or somebody holds a directory above it.
 func reservation(tx Tx, row engine.Row) (kept Reservation, ok bool) {
 	var w waiter
 	if row.Due.IsZero() || !w.read(row) || !w.reserved() || tx.Now().After(w.reservedTo) {
 		return Reservation{}, false // mostly a call waits there
 	}
-	if _, shared := getLease(tx, w.Scope, w.Key); shared {
-		return Reservation{}, false
+	for held := range near(tx, leasePrefix, w.Scope, w.Key) {
+		var l Lease
+		if l.read(held) && filekey.Covers(l.Key, w.Key) {
+			return Reservation{}, false
+		}
 	}
 	return Reservation{w.Key, w.Holder, w.reservedTo.Sub(tx.Now())}, true
 }
