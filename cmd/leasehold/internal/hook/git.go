@@ -26,14 +26,15 @@ import (
 
 // runGit refuses a commit of files that others have leased.
 func runGit(cmd *cobra.Command) error {
-	top, merged, err := workTree(cmd)
+	dir, merged, err := workTree(cmd)
 	if err != nil {
 		return err
 	}
-	of, err := project.Of(top)
+	of, err := project.Of(dir)
 	if err != nil {
 		return err
 	}
+	top := topOf(cmd, of, dir)
 	files, err := committed(cmd, merged)
 	if err != nil {
 		return err
@@ -166,17 +167,17 @@ func inShell(name string) string {
 	return name
 }
 
-// workTree returns the top of the work tree of the coming commit, and the commits that
-// it merges. Git says both, because GIT_DIR and GIT_WORK_TREE may name other directories
+// workTree returns what git takes for the top of the work tree of the coming commit, and
+// the commits that it merges. Git says both, because GIT_DIR and GIT_WORK_TREE may name other directories
 // than those that are above this one.
-func workTree(cmd *cobra.Command) (top string, merged []string, err error) {
+func workTree(cmd *cobra.Command) (dir string, merged []string, err error) {
 	out, err := git(cmd, "rev-parse", "--show-toplevel", "--git-path", "MERGE_HEAD")
 	if err != nil {
 		return "", nil, err
 	}
-	top, head, _ := strings.Cut(strings.TrimSuffix(out, "\n"), "\n")
+	dir, head, _ := strings.Cut(strings.TrimSuffix(out, "\n"), "\n")
 	merged, err = mergedInto(head)
-	return topOf(cmd, top), merged, err
+	return dir, merged, err
 }
 
 // mergedInto returns the commits that the coming commit merges. While git merges it says
@@ -195,12 +196,11 @@ func mergedInto(file string) (merged []string, err error) {
 	return merged, nil
 }
 
-// topOf returns the top of the work tree that git takes to be at dir. For the hooks of a
+// topOf returns the top of the work tree that git takes to be at dir, in a project. For the hooks of a
 // linked worktree git sets GIT_DIR alone. Then it takes any directory for the top, as one
 // below the top, to which a hook goes before it calls this.
-func topOf(cmd *cobra.Command, dir string) string {
-	of, err := project.Of(dir)
-	if err != nil || of.Top == dir || os.Getenv("GIT_WORK_TREE") != "" {
+func topOf(cmd *cobra.Command, of project.Project, dir string) string {
+	if of.Top == dir || os.Getenv("GIT_WORK_TREE") != "" {
 		return dir
 	}
 	repository, err := git(cmd, "rev-parse", "--resolve-git-dir", filepath.Join(of.Top, ".git"))
