@@ -252,7 +252,7 @@ func (q LeaseQuery) page(tx engine.Tx, shelves iter.Seq[shelf]) (p LeasePage, er
 		for _, standing := range list {
 			p.Leases = append(p.Leases, LeaseInfo{standing, s.scope, s.layer, originOf(tx, standing.Holder)})
 		}
-		if after == "" && !(more && len(list) == 0) {
+		if after == "" && (len(list) > 0 || !more) {
 			for _, kept := range s.Reserved(tx, prefix, MaxReserved-len(p.Reserved)) {
 				p.Reserved = append(p.Reserved, ReservedInfo{kept, s.scope, s.layer})
 			}

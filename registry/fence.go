@@ -52,7 +52,7 @@ type TokenStanding struct {
 	Held    bool  // a lease covers the key and is not past its deadline
 	Lease   Lease // with its Times; set if Held or Current
 
-	Reserved []Reservation // at most one: for whom the key, or a directory above it, is kept if nobody holds it
+	Reserved *Reservation // for whom the key, or a directory above it, is kept if nobody holds it; nil: for nobody
 }
 
 // Standing reports whether the token is still valid.
@@ -78,7 +78,7 @@ func (need Requirement) Standing(tx Tx) (s TokenStanding) {
 	}
 	for row := range near(tx, waitPrefix, need.Scope, need.Key) {
 		if kept, ok := reservation(tx, row); ok && filekey.Covers(kept.Key, need.Key) {
-			s.Reserved = []Reservation{kept}
+			s.Reserved = &kept
 			break
 		}
 	}

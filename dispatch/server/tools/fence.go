@@ -154,8 +154,8 @@ func tokenCheckOf(a checkArgs, key string, s registry.TokenStanding) tokenCheck 
 		if s.Lease.Key != key {
 			c.HeldKey = s.Lease.Key
 		}
-	} else if len(s.Reserved) > 0 {
-		r := reservationOf(s.Reserved[0])
+	} else if s.Reserved != nil {
+		r := reservationOf(*s.Reserved)
 		c.ReservedFor, c.ExpiresInMS = r.For, r.ExpiresInMS
 	}
 	return c

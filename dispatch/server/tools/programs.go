@@ -38,8 +38,8 @@ func getLease(ctx context.Context, se *dispatch.Session, a scoped) (leaseList, e
 	if len(held) == 0 && err == nil {
 		var s registry.TokenStanding
 		s, err = se.CheckToken(ctx, scope, key, 0)
-		for _, kept := range s.Reserved {
-			page.Reserved = append(page.Reserved, dispatch.ReservedInfo{Reservation: kept, Scope: scope})
+		if s.Reserved != nil {
+			page.Reserved = []dispatch.ReservedInfo{{Reservation: *s.Reserved, Scope: scope}}
 		}
 	}
 	return leaseListOf(page, se.ID()), err
