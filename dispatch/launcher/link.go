@@ -41,9 +41,9 @@ type connection interface {
 
 // A link is a connection to the daemon that is replaced when it is lost. A call
 // that breaks off, or that the daemon cannot serve at present, is made again on
-// the next connection, so calls must tolerate being made twice. A daemon that stands still
-// counts as away. When the daemon has been away for too long, every call
-// fails at once: the run is over, and no report waits for it again.
+// the next connection, so calls must tolerate being made twice. A daemon that stands
+// still counts as away. When the daemon has been away for too long, every call fails at
+// once: the run is over, and no report waits for it again.
 type link struct {
 	dial     func(context.Context) (connection, error)
 	attach   func(context.Context, connection) error // first on every connection but the first
