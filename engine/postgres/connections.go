@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"net"
+	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -14,6 +16,7 @@ type Connections struct {
 	writer            *writer
 	short, long, fold *pgxpool.Pool // for reads, for snapshots, and for folds
 	folds             chan struct{} // contains an element for each running fold
+	timeline          atomic.Int64  // of the database where a lead was last taken
 }
 
 const (
@@ -31,6 +34,13 @@ func Connect(ctx context.Context, o Options) (_ *Connections, err error) {
 		return nil, err
 	}
 	c := &Connections{folds: make(chan struct{}, folders)}
+	keep := cfg.ConnConfig.OnPgError
+	cfg.ConnConfig.OnPgError = func(conn *pgconn.PgConn, e *pgconn.PgError) bool {
+		if e.Code == readOnly {
+			c.renew() // those that only read would go on with it
+		}
+		return keep(conn, e)
+	}
 	for pool, size := range map[**pgxpool.Pool]int32{&c.short: readers, &c.long: snapshots, &c.fold: folders} {
 		cfg := cfg.Copy()
 		cfg.MaxConns, cfg.AfterConnect = size, seeAll
@@ -42,10 +52,7 @@ func Connect(ctx context.Context, o Options) (_ *Connections, err error) {
 			return nil, err
 		}
 	}
-	if c.writer, err = startWriter(ctx, o, c.renew); err != nil {
-		c.Close()
-		return nil, err
-	}
+	c.writer = startWriter(ctx, o, cfg, c.renew)
 	return c, nil
 }
 

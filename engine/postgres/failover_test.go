@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -145,6 +146,90 @@ func TestFailOverLosesNothing(t *testing.T) {
 	}
 	if _, noted, err := again.Get(t.Context(), engine.CopyKey); noted || err != nil {
 		t.Errorf("agents are told of a loss: %v", err)
+	}
+}
+
+// TestASwitchOverLeavesThePrimaryBefore, also where that still runs and only refuses to be
+// written: an engine that goes on, and one that takes the lead later, over connections that
+// were made before.
+func TestASwitchOverLeavesThePrimaryBefore(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("this starts three databases")
+	}
+	g := postgrestest.StartGroup(t, true)
+	o := failoverOptions(g, false)
+	o.Partition, o.FoldSize = 1, 1
+	later := o
+	for _, o := range []*postgres.Options{&o, &later} {
+		conns, err := postgres.Connect(t.Context(), *o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conns.Close()
+		o.Connections = conns
+	}
+	// set writes a cold row, and waits until that is in the records and no longer in memory.
+	set := func(e *postgres.Engine, value string) {
+		t.Helper()
+		for _, key := range []string{engine.Cold + "row", "next"} {
+			for ok := false; !ok; ok = query[bool](t, g.DSN(), "SELECT count(*) > 0 FROM leasehold_record WHERE position($1::bytea in key) > 0 AND position($2::bytea in value) > 0",
+				[]byte(strings.TrimPrefix(key, engine.Cold)), []byte(value)) {
+				// Nothing is written to the records while the fold before is not over.
+				if err := e.Update(t.Context(), func(tx engine.Tx) error { tx.Put(engine.Row{Key: key, Value: value}); return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	get := func(e *postgres.Engine) (value string) {
+		t.Helper()
+		if err := e.View(t.Context(), func(tx engine.Tx) error {
+			row, _ := tx.Get(engine.Cold + "row")
+			value = row.Value
+			_, _ = tx.Get(engine.Cold + "none") // is not in memory, whatever is
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	// Each has connections to the first primary.
+	second, err := postgres.Open(t.Context(), later)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set(second, "first")
+	get(second)
+	_ = second.Close() // nothing is in progress
+	first, err := postgres.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set(first, "still first")
+	get(first)
+
+	before := "host=" + g.Directory() + " user=test dbname=postgres"
+	g.SwitchOver(t)
+	set(first, "second")
+	if got := get(first); got != "second" {
+		t.Errorf("who went on reads %q", got)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if second, err = postgres.Open(t.Context(), later); err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if got := get(second); got != "second" {
+		t.Errorf("who took the lead later reads %q", got)
+	}
+	set(second, "third")
+	for deadline := time.Now().Add(time.Minute); others(t, before, "true") > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("there are connections to the primary before")
+		}
 	}
 }
 

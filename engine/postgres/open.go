@@ -152,6 +152,10 @@ func (o Options) config() (*pgxpool.Config, error) {
 		return lostConn{nc}, nil
 	}
 	cfg.ConnConfig.OnNotice = noticed
+	fatal := cfg.ConnConfig.OnPgError
+	cfg.ConnConfig.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool {
+		return e.Code != readOnly && fatal(c, e) // the next connection is made to a host that can be written
+	}
 	var told atomic.Pointer[string]
 	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		text := ""
@@ -354,6 +358,9 @@ func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved, l
 	timeline, err = timelineOf(ctx, s.conn)
 	if err != nil {
 		return false, false, 0, err
+	}
+	if s.conns.timeline.Swap(timeline) != timeline {
+		s.conns.renew() // they may lead to the primary before, which can still be read
 	}
 	heard()
 	if _, err := s.conn.Exec(ctx, "INSERT INTO leasehold_partition (partition, epoch, timeline) VALUES ($1, 0, $2) ON CONFLICT (partition) DO NOTHING", s.partition, timeline); err != nil {

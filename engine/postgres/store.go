@@ -152,6 +152,10 @@ func patiently(ctx context.Context, patience time.Duration, logf func(string, ..
 	}
 }
 
+// readOnly is what a database says that was demoted, perhaps only by
+// default_transaction_read_only, while there are connections to it.
+const readOnly = "25006"
+
 // passes reports whether the cause of an error may pass without intervention:
 // the database is gone, is starting or stopping, is (still) a standby, has no
 // connection, memory or space on its disk left, ended an established connection,
@@ -168,7 +172,7 @@ func passes(err error) bool {
 		return true // whatever the reason: a new connection meets it, too, if it lasts
 	}
 	switch pg.Code {
-	case "40001", "40P01", "53100", "53200", "53300", "55P03", "57014", "57P01", "57P02", "57P03", "25006":
+	case "40001", "40P01", "53100", "53200", "53300", "55P03", "57014", "57P01", "57P02", "57P03", readOnly:
 		return true
 	}
 	return pg.Code[:2] == "08"
@@ -261,7 +265,7 @@ func Reason(err error) string {
 		return "its database has no memory left"
 	case pg.Code == "53300":
 		return "its database accepts no more connections"
-	case pg.Code == "25006":
+	case pg.Code == readOnly:
 		return "its database is read-only"
 	case pg.Code == "3D000":
 		return "there is no database of that name"

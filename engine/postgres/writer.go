@@ -33,15 +33,11 @@ type writer struct {
 	wake  chan struct{} // contains an element if some are ready
 }
 
-func startWriter(ctx context.Context, o Options, lost func()) (*writer, error) {
-	cfg, err := o.config()
-	if err != nil {
-		return nil, err
-	}
+func startWriter(ctx context.Context, o Options, cfg *pgxpool.Config, lost func()) *writer {
 	w := &writer{cfg: cfg, singleNode: o.SingleNode, patience: o.Patience, logf: o.Logf, lost: lost, wake: make(chan struct{}, 1)}
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	w.running.Go(func() { w.run(ctx) })
-	return w, nil
+	return w
 }
 
 // close ends the writer. All its stores are closed.

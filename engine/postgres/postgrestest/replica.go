@@ -166,6 +166,29 @@ func (g *Group) Detach(t testing.TB) {
 func (g *Group) FailOver(t testing.TB) {
 	t.Helper()
 	g.servers[g.primary].Kill()
+	g.promote(t)
+}
+
+// SwitchOver makes the primary read-only, but leaves it and its connections as they are,
+// and promotes a standby in its place.
+func (g *Group) SwitchOver(t testing.TB) {
+	t.Helper()
+	before := g.servers[g.primary].DSN()
+	Exec(t, before, "ALTER SYSTEM SET default_transaction_read_only = on")
+	Exec(t, before, "SELECT pg_reload_conf()")
+	g.Detach(t) // the other standby must not be ahead of the one that is promoted
+	old := g.primary
+	g.promote(t)
+	for i, s := range g.servers {
+		if i != g.primary && i != old {
+			Exec(t, s.DSN(), "ALTER SYSTEM RESET primary_conninfo")
+			Exec(t, s.DSN(), "SELECT pg_reload_conf()")
+		}
+	}
+}
+
+func (g *Group) promote(t testing.TB) {
+	t.Helper()
 	best, most := -1, int64(-1)
 	for i, s := range g.servers {
 		if i == g.primary || s.cmd == nil {
