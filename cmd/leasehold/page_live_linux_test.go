@@ -253,6 +253,28 @@ func TestPageOffersTheNewestRuns(t *testing.T) {
 	p.tidy()
 }
 
+// Nothing of a view is beyond the edge of a small phone. Filters that have no room there
+// scroll, and long texts are cut off.
+func TestPageOnASmallPhone(t *testing.T) {
+	t.Parallel()
+	b := startChromium(t)
+	s := newSite(t)
+	c := s.works(s.actor("small", "root", "root", ""), inDir(t, "src"))
+	s.acquire(c, "file:"+strings.Repeat("a/long/path/", 20)+"of.go", 600)
+	p := b.open(s.link())
+	p.look(320, 640, "light")
+	for view, has := range map[string]string{"tree": ".space .row", "leases": ".space .row", "queues": ".hush", "events": ".space .row", "logs": ".hush"} {
+		p.view(view)
+		p.sees(view, `document.title.toLowerCase().startsWith("`+view+`") && document.querySelector(".view `+has+`")`)
+		var beyond []string
+		p.eval(`[...document.querySelectorAll("body :not(.choices > *, .cell > *)")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 100))`, &beyond)
+		if len(beyond) > 0 {
+			t.Errorf("%s: %d elements are beyond the edge: %s", view, len(beyond), strings.Join(beyond, "\n"))
+		}
+	}
+	p.tidy()
+}
+
 // Many leases, actors and events do not freeze the page.
 func TestPageUnderLoad(t *testing.T) {
 	b := startChromium(t)
