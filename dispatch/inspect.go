@@ -38,6 +38,8 @@ type Contend struct {
 	Key    string // of a claim: the task's id
 	Queue  string // of a claim
 	Holder string // path of the holder
+
+	Reserved bool // nobody holds it; it is kept for Holder, the first in line
 }
 
 // maxContends is the greatest number of leases in Holds, and in WaitsFor.
@@ -473,11 +475,13 @@ func (s *State) info(tx engine.Tx, a, viewer Actor) ActorInfo {
 				info.Holds = append(info.Holds, s.contend(tx, l))
 			}
 		}
-		for _, l := range s.core.Awaits(tx, record.ID) {
+		for l, reserved := range s.core.Awaits(tx, record.ID) {
 			if sees || l.Scope != layer {
 				info.Waiting++
 				if len(info.WaitsFor) < maxContends {
-					info.WaitsFor = append(info.WaitsFor, s.contend(tx, l))
+					c := s.contend(tx, l)
+					c.Reserved = reserved
+					info.WaitsFor = append(info.WaitsFor, c)
 				}
 			}
 		}

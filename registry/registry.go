@@ -186,16 +186,18 @@ func (c *Core) Held(tx Tx, actor uuid.UUID) (run, layer, claims int) {
 	return int(count(tx, actorCount(actor))) - layer, layer, int(count(tx, claimCount(actor)))
 }
 
-// Awaits returns for each place of a session a lease that keeps it waiting.
-func (c *Core) Awaits(tx Tx, session uuid.UUID) (list []Lease) {
-	for row := range tx.Owned(session, waitPrefix) {
-		if w := (waiter{}); w.read(row) && w.first() {
-			if l, _ := c.inTheWay(tx, &w); !l.Holder.same(w.Holder) {
-				list = append(list, l)
+// Awaits yields for each place of a session a lease that keeps it waiting. If reserved,
+// nobody holds that lease: its key is kept for its holder, which may be the session.
+func (c *Core) Awaits(tx Tx, session uuid.UUID) iter.Seq2[Lease, bool] {
+	return func(yield func(l Lease, reserved bool) bool) {
+		for row := range tx.Owned(session, waitPrefix) {
+			if w := (waiter{}); w.read(row) && w.first() {
+				if l, reserved := c.inTheWay(tx, &w); (w.reserved() || !l.Holder.same(w.Holder)) && !yield(l, reserved) {
+					return
+				}
 			}
 		}
 	}
-	return list
 }
 
 // inTheWay finds a lease that keeps a place waiting, directly or through places

@@ -79,6 +79,7 @@ func TestPageIsLive(t *testing.T) {
 	})(`+row("app.ts")+`)`)
 	s.do(one, "run_lease_release", map[string]any{"lease_id": held})
 	p.sees("the hand-over", row("contended")+`?.textContent.includes("root")`)
+	s.reserved(p, one, root)
 	s.acquire(one, "short", 1)
 	p.sees("a lease", row("short"))
 	p.sees("its expiry", "!"+row("short"))
@@ -173,6 +174,24 @@ func (s *site) acquire(c *client.Client, key string, secs int) (id string) {
 	}
 	s.read(s.do(c, "run_lease_acquire", map[string]any{"key": key, "ttl_secs": secs}), &got)
 	return got.LeaseID
+}
+
+// reserved keeps a key for a party that is first in line until the page shows it. One
+// reservation lasts for a few seconds.
+func (s *site) reserved(p *tab, holder, first *client.Client) {
+	s.t.Helper()
+	p.eval(`new MutationObserver(() => window.kept ||= `+row("reserved for root")+`?.textContent).observe(document.querySelector("main"), { childList: true, subtree: true, characterData: true })`, nil)
+	for n, kept := 0, ""; kept == ""; n++ {
+		key := fmt.Sprint("kept ", n)
+		id := s.acquire(holder, key, 600)
+		p.sees("a lease", row(key))
+		if answer, err := first.Call(s.t.Context(), "run_lease_acquire", map[string]any{"key": key, "wait_secs": 0.1}); err == nil {
+			s.t.Fatalf("granted while it is held: %s", answer.Object)
+		}
+		s.do(holder, "run_lease_release", map[string]any{"lease_id": id})
+		p.sees("that its holder has it no longer", row(key)+`?.textContent.includes("reserved for root") ?? true`)
+		p.eval(`window.kept || ""`, &kept)
+	}
 }
 
 // A reader sees everything and has nothing to act with. What the page does not offer

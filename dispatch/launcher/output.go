@@ -119,7 +119,7 @@ func lastLine(o *output) string {
 	text = strings.ReplaceAll(ansi.Strip(text), "\r", "\n") // colours, and bars that are drawn again
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "hint: ") })
-	if n := len(lines); n > 1 && !strings.HasPrefix(lines[n-2], "{") { // what writes JSON throughout is another program
+	if n := len(lines); n > 1 && strings.HasPrefix(lines[n-2], "leasehold: ") { // another program's data may be its cause
 		var data struct{ Code string }
 		if json.Unmarshal([]byte(lines[n-1]), &data) == nil && data.Code != "" {
 			lines = lines[:n-1]

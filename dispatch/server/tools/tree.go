@@ -92,11 +92,13 @@ type contend struct {
 	Key    string `json:"key" jsonschema:"of a claim: the task_id"`
 	Queue  string `json:"queue,omitempty" jsonschema:"of a claim"`
 	Holder string `json:"holder" jsonschema:"path of who holds it"`
+
+	Reserved bool `json:"reserved,omitempty" jsonschema:"nobody holds it; it is kept for holder, the first in line"`
 }
 
 func contends(list []dispatch.Contend) (out []contend) {
 	for _, c := range list {
-		out = append(out, contend{string(c.Scope), c.Key, c.Queue, c.Holder})
+		out = append(out, contend{string(c.Scope), c.Key, c.Queue, c.Holder, c.Reserved})
 	}
 	return out
 }

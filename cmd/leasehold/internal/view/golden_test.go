@@ -83,6 +83,24 @@ func TestAKeyThatIsReservedIsShown(t *testing.T) {
 		if err != nil || !regexp.MustCompile(`(?m)^deploy +run +reserved for W2 +5s`).MatchString(text) {
 			t.Errorf("leases shows\n%s%v", text, err)
 		}
+		behind := d.actor("r", "root", "W3", dispatch.Worker)
+		behind.waits("run_lease_acquire", args{"key": "deploy", "wait_secs": 2})
+		text, err = view.Drawn(t.Context(), d.connect(server.Hello{Operator: true}), "tree", "r", 120)
+		for _, name := range []string{"W2", "W3"} {
+			if err != nil || !regexp.MustCompile(name+` .*deploy \(reserved for W2\)`).MatchString(text) {
+				t.Errorf("of %s tree shows\n%s%v", name, text, err)
+			}
+		}
+		m := view.OpenTop(t, d.connect(server.Hello{Operator: true}), "r", 120, 20)
+		m.Look()
+		m.Press("2")
+		has(t, m, "2 leases 1", "reserved for W2 ")
+		m.Press("x")
+		has(t, m, "nobody holds it; it is reserved for W2, which is first in line")
+		m.Press("enter")
+		has(t, m, "nobody; reserved for W2, which is first in line, for ")
+		m.Press("esc", "1", "/W3", "enter", "enter")
+		has(t, m, "deploy, reserved for W2")
 	})
 }
 

@@ -3,6 +3,7 @@ package view
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -71,7 +72,19 @@ type shownLease struct {
 		Waiting terminal.Millis `json:"waiting_ms"`
 	}
 	InLine int `json:"in_line"`
+
+	For string // of a key that nobody holds: the first in line, for whom it is reserved
 }
+
+// who names the holder, or for whom the key is reserved.
+func (l shownLease) who() string {
+	if l.For != "" {
+		return reservedFor + l.For
+	}
+	return l.Holder.String()
+}
+
+const reservedFor = "reserved for "
 
 // shownHolder is a party that holds or waits.
 type shownHolder struct {
@@ -99,11 +112,7 @@ func drawLeases(prefix string) drawing {
 		case len(list.Leases)+len(list.Reserved) == 0:
 			return "no leases\n", nil
 		}
-		t := leaseTable(list.Leases, since)
-		for _, r := range list.Reserved {
-			t.AddTexts(r.Name+r.Key, scopeOf(r.Scope, r.Layer), "reserved for "+r.For, terminal.Remaining(r.ExpiresIn, since), "", "", "", "")
-		}
-		text := t.Render(p)
+		text := leaseTable(list.all(), since).Render(p)
 		if list.Next != "" {
 			text += p.Dim("there are more: narrow with --prefix, --scope or --layer") + "\n"
 		}
@@ -114,19 +123,12 @@ func drawLeases(prefix string) drawing {
 // leaseList is the answer of operator_leases.
 type leaseList struct {
 	Leases   []shownLease
-	Reserved []shownReservation
+	Reserved []shownLease
 	Next     string
 }
 
-// shownReservation is a key that nobody holds and that is kept for the first in line.
-type shownReservation struct {
-	Name      string
-	Key       string
-	Scope     string
-	Layer     string
-	For       string
-	ExpiresIn terminal.Millis `json:"expires_in_ms"`
-}
+// all returns the leases, and after them what is reserved.
+func (l leaseList) all() []shownLease { return slices.Concat(l.Leases, l.Reserved) }
 
 // leaseTable returns a table with one row per lease. since is the time since the leases
 // were read.
@@ -154,7 +156,10 @@ func leaseTable(list []shownLease, since time.Duration) *terminal.Table {
 		if len(waiting) == 0 {
 			line = terminal.Text("")
 		}
-		holder := l.Holder.String()
+		holder, token := l.who(), strconv.FormatUint(l.Token, 10)
+		if l.For != "" {
+			token = ""
+		}
 		if l.Mode == "shared" {
 			holder += " (shared)"
 		}
@@ -163,7 +168,7 @@ func leaseTable(list []shownLease, since time.Duration) *terminal.Table {
 		}
 		t.Add(
 			terminal.Text(l.Name+l.Key), terminal.Text(scopeOf(l.Scope, l.Layer)), terminal.Text(holder), terminal.Text(expires),
-			terminal.Text(strconv.FormatUint(l.Token, 10)), line, terminal.Text(l.Reason), terminal.Text(l.Holder.shownOrigin.String()),
+			terminal.Text(token), line, terminal.Text(l.Reason), terminal.Text(l.Holder.shownOrigin.String()),
 		)
 	}
 	return t

@@ -118,7 +118,8 @@ type topSeen struct {
 	took    time.Duration // to read it
 	problem string        // why the run could not be read
 	run     ShownRun
-	leases  leaseList
+	leases  []shownLease
+	more    bool // leases than these
 	queues  queueList
 }
 
@@ -159,9 +160,11 @@ func (l *topLink) look(ctx context.Context, run string) (topSeen, error) {
 		return topSeen{}, err
 	}
 	seen.at = time.Now()
-	if seen.leases, err = connection.Decode[leaseList](answer.Object); err != nil {
+	held, err := connection.Decode[leaseList](answer.Object)
+	if err != nil {
 		return topSeen{}, err
 	}
+	seen.leases, seen.more = held.all(), held.Next != ""
 	answer, err = l.call(ctx, "operator_queue_stats", map[string]any{"run": run, "limit": queue.MaxStats})
 	if err != nil {
 		return topSeen{}, err

@@ -60,7 +60,7 @@ func (m *top) title(p terminal.Paint) string {
 	if m.all {
 		living -= ended
 	}
-	counts := []int{living, len(m.seen.leases.Leases), len(m.seen.queues.Queues)}
+	counts := []int{living, len(m.seen.leases), len(m.seen.queues.Queues)}
 	for t := range topTabs {
 		tab := fmt.Sprintf("%d %s %d", t+1, t, counts[t])
 		if m.cut(t) {
@@ -82,7 +82,7 @@ func (m *top) title(p terminal.Paint) string {
 
 // cut reports whether a list has only the first of what there is.
 func (m *top) cut(t topTab) bool {
-	return t == topLeases && m.seen.leases.Next != "" || t == topQueues && m.seen.queues.More
+	return t == topLeases && m.seen.more || t == topQueues && m.seen.queues.More
 }
 
 func (m *top) drawSaid(p terminal.Paint) string {
@@ -176,7 +176,7 @@ func (m *top) table() *terminal.Table {
 		shown, _ := m.actors()
 		return drawActors(shown)
 	case topLeases:
-		return leaseTable(m.seen.leases.Leases, time.Since(m.seen.at))
+		return leaseTable(m.seen.leases, time.Since(m.seen.at))
 	default:
 		return queueTable(m.seen.queues.Queues)
 	}
@@ -236,15 +236,20 @@ func (m *top) detailLines(p terminal.Paint) (lines []string) {
 		}
 	}
 	if m.detail.tab == topLeases {
-		i := slices.IndexFunc(m.seen.leases.Leases, func(l shownLease) bool { return l.id() == m.detail.id })
+		i := slices.IndexFunc(m.seen.leases, func(l shownLease) bool { return l.id() == m.detail.id })
 		if i < 0 {
 			lines = []string{"nobody holds it any more"}
 			history()
 			return lines
 		}
-		l, since := m.seen.leases.Leases[i], time.Since(m.seen.at)
+		l, since := m.seen.leases[i], time.Since(m.seen.at)
 		line("lease", l.Name+l.Key)
 		line("scope", strings.TrimSpace(l.Scope+" "+l.Layer))
+		if l.For != "" {
+			line("holder", fmt.Sprintf("nobody; %s, which is first in line, for %s", l.who(), terminal.Remaining(l.ExpiresIn, since)))
+			history()
+			return lines
+		}
 		line("holder", l.Holder.String())
 		line("where", l.Holder.shownOrigin.String())
 		line("held for", terminal.Brief(l.Held.Duration()+since))
@@ -292,7 +297,7 @@ func (m *top) detailLines(p terminal.Paint) (lines []string) {
 	}
 	line("waits for", strconv.Itoa(a.Waiting))
 	for _, l := range a.WaitsFor {
-		line("", fmt.Sprintf("%s, held by %s", l, l.Holder))
+		line("", fmt.Sprintf("%s, %s%s", l, pick(l.Reserved, reservedFor, "held by "), l.Holder))
 	}
 	if more := a.Waiting - len(a.WaitsFor); more > 0 {
 		line("", fmt.Sprintf("and %d more", more))

@@ -165,12 +165,16 @@ func (m *top) ask(rows []topRow, at int) {
 		}
 		m.question = &topQuestion{text, "operator_actor_end", map[string]any{"run": m.name, "path": id, "reason": "cancelled by the operator"}}
 	case topLeases:
-		i := slices.IndexFunc(m.seen.leases.Leases, func(l shownLease) bool { return l.id() == id })
+		i := slices.IndexFunc(m.seen.leases, func(l shownLease) bool { return l.id() == id })
 		if i < 0 {
 			m.said = "nobody holds it any more"
 			return
 		}
-		l := m.seen.leases.Leases[i]
+		l := m.seen.leases[i]
+		if l.For != "" {
+			m.said = fmt.Sprintf("nobody holds it; it is %s, which is first in line", l.who())
+			return
+		}
 		next := ""
 		if n := max(l.InLine, len(l.Waiters)); n > 0 {
 			next = fmt.Sprintf(" (%d waiting)", n)
@@ -223,8 +227,8 @@ func (m *top) rows() (rows []topRow) {
 			add(i, a.Path, words...)
 		}
 	case topLeases:
-		for i, l := range m.seen.leases.Leases {
-			words := []string{l.Name, l.Key, l.Scope, l.Layer, l.Holder.String()}
+		for i, l := range m.seen.leases {
+			words := []string{l.Name, l.Key, l.Scope, l.Layer, l.who()}
 			for _, w := range l.Waiters {
 				words = append(words, w.String())
 			}

@@ -44,6 +44,8 @@ type shownStand struct {
 	Key    string
 	Queue  string // of a claim on a task, whose id Key is
 	Holder string
+
+	Reserved bool // for Holder; nobody holds it
 }
 
 // idEnd is how many characters of an id are shown. They are taken from its end, because
@@ -168,7 +170,7 @@ func (a ShownActor) holds() terminal.Cell {
 func (a ShownActor) waitsFor() terminal.Cell {
 	var names []string
 	for _, l := range a.WaitsFor {
-		names = append(names, fmt.Sprintf("%s (%s)", terminal.ClipLeft(l.String(), keyWidth), l.Holder))
+		names = append(names, fmt.Sprintf("%s (%s%s)", terminal.ClipLeft(l.String(), keyWidth), pick(l.Reserved, reservedFor, ""), l.Holder))
 	}
 	return terminal.Several(names, a.Waiting)
 }

@@ -140,8 +140,13 @@ export class LeasesView {
     if (!l) {
       this.times = undefined;
       replace(this.now, state({ shape: "ring", tone: "calm" }, "No longer held under this token"),
-        h("p", {}, next ? "It is held by " + next.holder.path + " now. " : "Nobody holds it now. "),
-        next ? h("button", { type: "button", class: "plain", onclick: () => this.select(next.id, true) }, "Show the new holder") : "");
+        h("p", {}, next ? (next.for ? "It is " : "It is held by ") + next.holder.path + " now. " : "Nobody holds it now. "),
+        next && !next.for ? h("button", { type: "button", class: "plain", onclick: () => this.select(next.id, true) }, "Show the new holder") : "");
+      return;
+    }
+    if (l.for) {
+      this.times = undefined;
+      replace(this.now, state({ shape: "ring", tone: "calm" }, "Nobody holds it"), h("p", {}, "It is " + l.holder.path + ", which is first in line."));
       return;
     }
     const m = meter();

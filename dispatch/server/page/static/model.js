@@ -249,8 +249,7 @@ export class Model extends EventTarget {
     this.#keys.clear();
     if (keys.length > 6) return this.want("leases", this.leases.size > 2000 ? 1500 : 0);
     await Promise.all(keys.map(async (e) => {
-      const { leases } = await ofRun(this.run, "/leases", { scope: e.scope, layer: e.layer, prefix: e.key, limit: 100 }, signal);
-      const found = leases.filter((l) => (l.key || l.name) === e.key && (l.layer || "") === (e.layer || ""));
+      const found = held(await ofRun(this.run, "/leases", { scope: e.scope, layer: e.layer, prefix: e.key, limit: 100 }, signal)).filter((l) => (l.key || l.name) === e.key && (l.layer || "") === (e.layer || ""));
       const ids = new Set(found.map(leaseId));
       for (const l of this.leases.values()) {
         if (l.title === e.key && l.scope === e.scope && (l.layer || "") === (e.layer || "") && !ids.has(l.id)) this.leases.delete(l.id);
@@ -265,7 +264,7 @@ export class Model extends EventTarget {
     let after;
     for (let n = 0; n < maxPages; n++) {
       const page = await ofRun(this.run, "/leases", { after }, signal);
-      for (const l of page.leases) this.#has(l, sweep);
+      for (const l of held(page)) this.#has(l, sweep);
       after = page.next;
       if (!after) break;
       this.#tell("leases");
@@ -304,6 +303,12 @@ export class Model extends EventTarget {
     this.loaded.add("queues");
     this.#tell("queues");
   }
+}
+
+// held gives the leases of a page, and the keys that nobody holds and that are kept for
+// the first in line.
+function held({ leases, reserved = [] }) {
+  return leases.concat(reserved.map((r) => ({ ...r, holder: { path: "reserved for " + r.for }, mode: "", held_ms: 0, ttl_ms: r.expires_in_ms, in_line: 0, waiters: [] })));
 }
 
 export function leaseId(l) {

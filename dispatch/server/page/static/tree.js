@@ -125,7 +125,7 @@ export class TreeView {
   detail(path) {
     const a = this.model.actors.find((x) => x.path === path);
     if (!a) return;
-    const list = (title, some) => some?.length && [h("h3", {}, title), h("ul", { class: "plain-list" }, some.map((c) => h("li", {}, h("code", {}, holds(c)), h("span", { class: "hint" }, c.holder && c.holder !== a.path ? " held by " + c.holder : " " + c.scope))))];
+    const list = (title, some) => some?.length && [h("h3", {}, title), h("ul", { class: "plain-list" }, some.map((c) => h("li", {}, h("code", {}, holds(c)), h("span", { class: "hint" }, c.reserved ? " reserved for " + c.holder : c.holder && c.holder !== a.path ? " held by " + c.holder : " " + c.scope))))];
     const again = this.shown === path;
     if (!again) {
       this.shown = path;
