@@ -108,8 +108,9 @@ func bound(outputs ...*output) (stop func()) {
 const maxLastLine = 400
 
 // lastLine returns the last line of a process's output as a screen would show it, for
-// the cause of its failure, without the data and the advice at the end of our own
-// command's errors.
+// the cause of its failure, without the advice at the end of our own command's errors.
+// If that line is data with a code, or ends JSON of several lines, what is before it
+// belongs to it.
 func lastLine(o *output) string {
 	text := lastOf(o.File, 4096)
 	if earlier, err := os.Open(o.Name() + Earlier); err == nil {
@@ -119,16 +120,18 @@ func lastLine(o *output) string {
 	text = strings.ReplaceAll(ansi.Strip(text), "\r", "\n") // colours, and bars that are drawn again
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "hint: ") })
-	if n := len(lines); n > 1 && strings.HasPrefix(lines[n-2], "leasehold: ") { // another program's data may be its cause
-		var data struct{ Code string }
-		if json.Unmarshal([]byte(lines[n-1]), &data) == nil && data.Code != "" {
-			lines = lines[:n-1]
-		}
-	}
 	if len(lines) == 0 {
 		return ""
 	}
-	last := strings.TrimSpace(lines[len(lines)-1])
+	from := len(lines) - 1
+	var data struct{ Code string }
+	if from > 0 && !strings.HasPrefix(lines[from-1], "{") && json.Unmarshal([]byte(lines[from]), &data) == nil && data.Code != "" {
+		from-- // what writes JSON throughout says all in its last line
+	}
+	for strings.HasPrefix(lines[len(lines)-1], "}") && from > 0 && strings.ContainsAny(lines[from][:min(1, len(lines[from]))], " \t}]") {
+		from-- // JSON on several lines
+	}
+	last := strings.Join(strings.Fields(strings.Join(lines[from:], " ")), " ")
 	if last == "" {
 		return ""
 	}

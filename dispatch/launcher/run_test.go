@@ -602,18 +602,22 @@ func TestScriptThatCannotBeStartedIsToldWhy(t *testing.T) {
 	}
 }
 
-// TestCauseOfFailureIsInWords: the cause of a failure is the last line for people, not
-// the data or the advice that our own command prints after it.
+// TestCauseOfFailureIsInWords: the cause of a failure is the last line, without the
+// advice that our own command prints after it. Data alone is no cause.
 func TestCauseOfFailureIsInWords(t *testing.T) {
 	refused := `key must be given
 {"argument":"key","code":"INVALID_ARGUMENT"}
 `
+	told := `key must be given {"argument":"key","code":"INVALID_ARGUMENT"}`
 	for said, want := range map[string]string{
-		refused:                                         "key must be given",
-		refused + "hint: see the book\n":                "key must be given",
-		refused + "it went wrong\n":                     "it went wrong",
-		"begun\n" + `{"level":"fatal","code":7}`:        `{"level":"fatal","code":7}`,
-		`{"level":"info"}` + "\n" + `{"code":"ENOENT"}`: `{"code":"ENOENT"}`,
+		refused:                                                             told,
+		refused + "hint: see the book\n":                                    told,
+		refused + "it went wrong\n":                                         "it went wrong",
+		"begun\n" + `{"level":"fatal","code":7}`:                            `{"level":"fatal","code":7}`,
+		"begun\n" + `{"code":"ENOSPC","message":"no space"}`:                `begun {"code":"ENOSPC","message":"no space"}`,
+		`{"level":"info"}` + "\n" + `{"code":"ENOENT"}`:                     `{"code":"ENOENT"}`,
+		"begun\n" + `ERROR: {` + "\n" + `  "code": "DENIED"` + "\n" + `}`:   `ERROR: { "code": "DENIED" }`,
+		"begun\n{\n" + `  "error": {` + "\n" + `    "code": 5` + "\n  }\n}": `{ "error": { "code": 5 } }`,
 	} {
 		d := newHouse(t).dispatch("said", "cat >&2 <<'.'\n"+said+"\n.\nexit 3")
 		if s, err := d.end(); err != nil || s.Actors[0].Cause != "exit code 3: "+want {

@@ -220,8 +220,10 @@ func lastWords(log string, said int64) string {
 	if hint, ok := strings.CutPrefix(last, "hint: "); ok && len(lines) > 1 {
 		last = lines[len(lines)-2] + "; " + hint
 	} else if !strings.HasPrefix(last, "leasehold: ") {
-		if i := slices.IndexFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "{") }); i >= 0 {
-			last = lines[i]
+		crash := func(l string) bool { return strings.HasPrefix(l, "panic: ") || strings.HasPrefix(l, "fatal error: ") }
+		plain := func(l string) bool { return !strings.HasPrefix(l, "{") } // the log is JSON, or for people
+		if i := cmp.Or(slices.IndexFunc(lines, crash)+1, slices.IndexFunc(lines, plain)+1); i > 0 {
+			last = lines[i-1]
 		}
 	}
 	return fmt.Sprintf("%s (the log is %s)", strings.TrimPrefix(last, "leasehold: "), log)

@@ -36,6 +36,7 @@ func TestAStartThatFailsNamesTheCause(t *testing.T) {
 			"{\"message\":\"ready\"}\nfatal error: out of memory\n\ngoroutine 1 [running]:\n\t/go/proc.go:1 +0x1\n",
 			"fatal error: out of memory (the log is ",
 		},
+		{"7:02PM INF ready\nfatal error: out of memory\n\ngoroutine 1 [running]:\n", "fatal error: out of memory (the log is "},
 		{"panic: cause\n\ngoroutine 1 [running]:\nmain.main()\n\t/go/main.go:1 +0x1\nexit status 2\n", "panic: cause (the log is "},
 		{"", "it left no message in "},
 	} {
