@@ -147,7 +147,11 @@ func (s spelling) located(dir string) (string, error) {
 	case gone && s.top:
 		return s.lexical()
 	case gone:
-		return "", wrong("must begin with file: and go on from the top of the project, such as file:src/app.ts, because your directory is gone: %v", err)
+		why := "your directory is gone: " + err.Error()
+		if strings.ContainsRune(dir, utf8.RuneError) { // as it comes in JSON
+			why = fmt.Sprintf("the name of your directory is not valid UTF-8: %s", dir)
+		}
+		return "", wrong("must begin with file: and go on from the top of the project, such as file:src/app.ts, because %s", why)
 	case err != nil:
 		return "", wrong("is unknown, because your directory cannot be read; make it readable, or work in another one: %v", err)
 	}

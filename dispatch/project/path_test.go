@@ -107,6 +107,8 @@ func TestEverySpellingOfAPathIsOneKey(t *testing.T) {
 	wantPath(t, gone, "file:src//app.ts", "file:src/app.ts")
 	noPath(t, gone, "x", "must begin with file: ")
 	noPath(t, gone, root+"/src/app.ts", gone)
+	wantPath(t, root+"/\ufffd", "file:src//app.ts", "file:src/app.ts") // JSON keeps no other bytes
+	noPath(t, root+"/\ufffd", "x", "the name of your directory is not valid UTF-8: "+root)
 
 	noPath(t, filepath.Join(root, "loop"), "file:out/x", "directory cannot be read") // and not file:out/x, where a link is
 	noPath(t, filepath.Join(root, "loop"), "x", "directory cannot be read")
