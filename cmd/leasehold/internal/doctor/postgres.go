@@ -136,7 +136,18 @@ func leaderFindings(r postgres.Report) (found []finding) {
 	if led < len(r.Look.Partitions) {
 		f.Level, f.Do = fault, "look again in ten seconds; if it lasts, see the logs of the servers"
 	}
-	return []finding{f}
+	found = append(found, f)
+	at := make(map[string]string)
+	for _, s := range r.Look.Servers {
+		if other, twice := at[s.Address]; twice && s.Address != "" {
+			found = append(found, finding{
+				"leaders", fault, fmt.Sprintf("the servers on %s and %s have the same address, %s", other, s.Name, s.Address),
+				"look again in ten seconds; if it lasts, give each server an --advertise at which only it is reached, and not a balancer",
+			})
+		}
+		at[s.Address] = s.Name
+	}
+	return found
 }
 
 // databaseGiven reports whether a database was chosen.

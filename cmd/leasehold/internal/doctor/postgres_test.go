@@ -47,6 +47,9 @@ func TestWhatIsWrongWithADatabaseIsFound(t *testing.T) {
 		{"leaders", func(r *postgres.Report) { r.Look.Servers = append(r.Look.Servers, cluster.Server{ID: uuid.New()}) }, []string{"ok 2 servers lead 2 of 2 partitions"}},
 		{"leaders", func(r *postgres.Report) { r.Look.Partitions[1] = free }, []string{"fault 1 server leads 1 of 2 partitions"}},
 		{"leaders", func(r *postgres.Report) { r.Look.Servers = nil }, []string{"note no server is registered"}},
+		{"leaders", func(r *postgres.Report) {
+			r.Look.Servers = append(r.Look.Servers, cluster.Server{ID: uuid.New(), Name: "a", Address: "same:1"}, cluster.Server{ID: uuid.New(), Name: "b", Address: "same:1"})
+		}, []string{"ok 3 servers lead 2 of 2 partitions", "fault the servers on a and b have the same address, same:1"}},
 		{"leaders", func(r *postgres.Report) { r.Schema = 1 }, []string{"fault its schema is version 1, and this program knows 2"}},
 		{"leaders", func(r *postgres.Report) { r.Schema = 0 }, []string{"note no server has used this database yet"}},
 		{"leaders", func(r *postgres.Report) { r.Schema, r.Elsewhere = 0, errors.New("they are in other") }, []string{"fault they are in other"}},
