@@ -99,6 +99,22 @@ func Find(ctx context.Context, dir, name string) (string, error) {
 	return filepath.Join(hooks, name), err
 }
 
+// husky writes its own hooks where git looks for them, at each npm install. Each of them
+// runs the file of the same name in the directory above, which belongs to the user. There
+// HuskyLine does what our hook does.
+const (
+	HuskyCall = "leasehold hook git"
+	HuskyLine = "! command -v leasehold >/dev/null || " + HuskyCall
+)
+
+// Husky reports whether a hook is one that husky writes, and which file that one runs.
+func Husky(hook string) (runs string, is bool) {
+	dir := filepath.Dir(hook)
+	above := filepath.Dir(dir)
+	_, err := os.Stat(filepath.Join(dir, "h"))
+	return filepath.Join(above, filepath.Base(hook)), filepath.Base(dir) == "_" && (err == nil || filepath.Base(above) == ".husky")
+}
+
 // A State says which hook is where git looks for it.
 type State string
 
@@ -212,6 +228,10 @@ func Uninstall(hook string) error {
 }
 
 func install(out io.Writer, hook string) error {
+	if runs, is := Husky(hook); is {
+		return exit.Hint(fmt.Errorf("husky writes its own hook over %s at each npm install", hook),
+			"leasehold setup git adds a line to %s instead, which husky runs", runs)
+	}
 	if err := Install(hook); err != nil {
 		return err
 	}
@@ -223,6 +243,14 @@ func install(out io.Writer, hook string) error {
 }
 
 func status(out io.Writer, hook string) error {
+	if runs, is := Husky(hook); is {
+		if text, _ := os.ReadFile(runs); bytes.Contains(text, []byte(HuskyCall)) {
+			fmt.Fprintf(out, "installed: %s, which husky runs\n", runs)
+			return nil
+		}
+		fmt.Fprintf(out, "not installed: %s, which husky runs, does not call %s; leasehold setup git adds that\n", runs, HuskyCall)
+		return exit.ErrReported
+	}
 	state, _, err := Look(hook)
 	switch {
 	case err != nil:

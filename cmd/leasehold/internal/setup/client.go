@@ -30,6 +30,7 @@ type file struct {
 	path string
 	text language
 	want config
+	note string // shown with the file if it is written
 
 	hook string // the name of a hook of git; only path is used too, the top of the repository
 

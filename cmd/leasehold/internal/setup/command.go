@@ -44,7 +44,7 @@ CLIENT is claude, codex, gemini, opencode, kilo, copilot, qwen, kimi, crush, cur
 vscode or git; without any, setup does all that it finds on this machine. It does not
 write the hooks of kimi. The configurations of cursor and vscode were not tried with these
 editors. For git it installs the hooks of the repository that this directory is in, as
-leasehold guard install git does.
+leasehold guard install git does, or adds a line to those of husky.
 
 setup shows what it would write, and asks. It shows only the lines that it writes,
 since other lines may hold secrets. Without a terminal it writes nothing unless --yes

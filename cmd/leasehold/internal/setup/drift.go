@@ -23,7 +23,7 @@ func Drifts(state, top string) (list []Drift, err error) {
 		var chosen []client
 		for _, c := range clients {
 			for _, w := range r.Files {
-				if w.Scope == scope && !w.Hook && slices.Contains(w.Clients, c.name) { // git's hook is of another repository
+				if w.Scope == scope && c.name != git.name && slices.Contains(w.Clients, c.name) { // git's hooks may be of another repository
 					chosen, command = append(chosen, c), append(command, c.name)
 					break
 				}

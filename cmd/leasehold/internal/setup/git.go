@@ -1,9 +1,11 @@
 package setup
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/guard"
 )
@@ -21,7 +23,13 @@ var git = client{
 	},
 	files: func(m machine, _ bool) (hooks []file) {
 		for _, name := range guard.Hooks {
-			hooks = append(hooks, file{path: m.top, hook: name})
+			f := file{path: m.top, hook: name}
+			if hook, err := guard.Find(context.Background(), m.top, name); err == nil {
+				if husky, is := guard.Husky(hook); is {
+					f = file{path: husky, text: huskyText{}, note: "husky runs this file; commit it, so that the clones of others have it too"}
+				}
+			}
+			hooks = append(hooks, f)
 		}
 		return hooks
 	},
@@ -60,8 +68,30 @@ func planHook(top, name string) plan {
 		p.state = create
 	}
 	p.edits = []edit{install}
+	if _, err := os.Stat(filepath.Join(top, ".husky")); err == nil {
+		p.note = strings.TrimPrefix(p.note+"; once husky is installed here, git no longer reads this file: then run leasehold setup git again", "; ")
+	}
 	return p
 }
+
+// huskyText is a hook of husky, which belongs to the user and is committed. It gets a line.
+type huskyText struct{}
+
+func (huskyText) check([]byte) error { return nil }
+
+// ensure adds the line before those of the user, because the last of them may be an exec.
+func (huskyText) ensure(text []byte, _ config) ([]edit, error) {
+	if bytes.Contains(text, []byte(guard.HuskyCall)) {
+		return nil, nil
+	}
+	at := 0
+	if bytes.HasPrefix(text, []byte("#!")) {
+		at = bytes.IndexByte(text, '\n') + 1
+	}
+	return []edit{{Kind: block, At: at, Ins: guard.HuskyLine + "\n"}}, nil
+}
+
+func (huskyText) undo([]byte, edit) ([]byte, bool) { return nil, false }
 
 // planHookBack plans to uninstall a hook, if setup installed it.
 func planHookBack(hook string, installed bool) plan {

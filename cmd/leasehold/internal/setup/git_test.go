@@ -135,6 +135,40 @@ func find(t *testing.T) (hooks []string) {
 	return hooks
 }
 
+// husky writes its own hooks where git looks for them, again and again. So ours is a line
+// in the file that its hook runs.
+func TestInARepositoryWithHuskyAHookOfTheUserGetsALine(t *testing.T) {
+	h := repository(t)
+	h.write("work/.husky/pre-commit", "#!/bin/sh\nexec npm test\n")
+	if out, _ := h.run("git", "--check"); !strings.Contains(out, "once husky is installed here, git no longer reads this file") {
+		t.Errorf("before husky is installed --check says\n%s", out)
+	}
+	h.git("config", "core.hooksPath", ".husky/_")
+	for _, name := range guard.Hooks {
+		h.write("work/.husky/_/"+name, "#!/usr/bin/env sh\n. \"$(dirname \"$0\")/h\"")
+	}
+	before := h.all()
+	out := h.ok("git", "--yes")
+	after := h.all()
+	if !strings.Contains(out, "husky runs this file; commit it") {
+		t.Errorf("setup says\n%s", out)
+	}
+	for _, name := range guard.Hooks {
+		own := before[h.path("work/.husky/_/"+name)]
+		if got := after[h.path("work/.husky/_/"+name)]; got != own || own == "" {
+			t.Errorf("husky's own %s is %q", name, got)
+		}
+	}
+	if text, want := after[h.path("work/.husky/pre-commit")], "#!/bin/sh\n"+guard.HuskyLine+"\nexec npm test\n"; !strings.Contains(text, want) {
+		t.Errorf("pre-commit is %q", text)
+	}
+	h.ok("git", "--check")
+	h.ok("git", "--yes")
+	h.same(after, "a second setup")
+	h.ok("--uninstall", "--yes")
+	h.same(before, "--uninstall")
+}
+
 // git is one of those that setup finds, in a repository; elsewhere it is refused if
 // it is named. What guard installed is not setup's to take back.
 func TestSetupFindsGit(t *testing.T) {

@@ -126,6 +126,9 @@ func (f file) plan(client string) plan {
 	default:
 		p.state = create
 	}
+	if p.writes() {
+		p.note = f.note
+	}
 	return p
 }
 
@@ -196,6 +199,8 @@ func languageOf(path string) language {
 		return markedText{}
 	case ".js":
 		return pluginText{}
+	case "":
+		return huskyText{}
 	default:
 		return jsonText{}
 	}
