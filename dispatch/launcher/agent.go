@@ -61,6 +61,10 @@ func (a *agentProcess) live(ctx context.Context) {
 	defer a.pid.Store(0)
 	l, o := a.launcher, a.order
 	end := a.run(ctx)
+	l.mu.Lock()
+	l.running--
+	l.mu.Unlock()
+	l.settled()
 	end.Run, end.ActorID = l.run, o.ActorID
 	end.Cause = wire.Informative(end.Cause) // it may name a file
 	select {

@@ -57,6 +57,7 @@ func (l *Launcher) heedInterrupts(ctx context.Context, g *errgroup.Group) {
 		l.event(Event{Event: Draining, Text: fmt.Sprintf(
 			"interrupted: nothing new is started, agents have %v to finish; again to end them now", l.grace)})
 		l.drain(ctx, g, interrupted, false)
+		l.settled()
 		timer := time.NewTimer(l.grace)
 		context.AfterFunc(ctx, func() { timer.Stop() })
 		patience = timer.C
@@ -114,8 +115,26 @@ func (l *Launcher) kill() {
 		close(l.hurry)
 	}
 	l.mu.Unlock()
+	l.part()
 	l.askAll(stopOrder("the run was killed"))
 }
+
+// part has the daemon no longer waited for as long as before. Whatever it still knows of
+// this run it also learns from a dispatch that goes on with it.
+func (l *Launcher) part() { l.parts.Do(func() { close(l.parting) }) }
+
+// settled parts soon if the run was interrupted and none of its processes is left here.
+// Until then a daemon that is away may come back.
+func (l *Launcher) settled() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.draining.Load() && l.running == 0 {
+		time.AfterFunc(promptly, l.part)
+	}
+}
+
+// promptly is how soon a daemon answers at its ease.
+const promptly = time.Second
 
 // askAll asks every agent to end. Each lead waits for the agents below it.
 func (l *Launcher) askAll(o tools.Stop) {

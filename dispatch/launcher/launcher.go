@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,7 +71,12 @@ type Launcher struct {
 	interrupts int         // number so far; used by the goroutine that heeds them, then by Run
 	draining   atomic.Bool // there was one
 
+	parting chan struct{} // closed when the daemon is not waited for much longer
+	parts   sync.Once
+	says    sync.Once // what is waited for then
+
 	mu      sync.Mutex
+	running int                        // agents whose processes are not gone
 	agents  map[string]*agentProcess   // by actor id, until their end is reported
 	results map[string]json.RawMessage // by actor id, for those whose end was reported
 	hurry   chan struct{}              // closed when there is no grace any more
@@ -96,10 +102,15 @@ func Run(ctx context.Context, opts Options) (Summary, error) {
 func newLauncher(opts Options) *Launcher {
 	l := &Launcher{
 		opts: opts, began: time.Now(), instance: rand.Text(), teller: newTeller(opts.Events),
-		agents: make(map[string]*agentProcess), hurry: make(chan struct{}),
+		agents: make(map[string]*agentProcess), hurry: make(chan struct{}), parting: make(chan struct{}),
 		results: make(map[string]json.RawMessage),
 	}
-	l.link = newLink(func(ctx context.Context) (connection, error) { return opts.Connect(ctx) }, l.hurry)
+	l.link = newLink(func(ctx context.Context) (connection, error) { return opts.Connect(ctx) }, l.parting)
+	l.link.hurried = func() {
+		l.says.Do(func() {
+			l.event(Event{Event: Draining, Text: fmt.Sprintf("nothing is left running here; the daemon has not answered yet, and is waited for %v at most", 2*lastPatience)})
+		})
+	}
 	if opts.Servers != "" {
 		l.link.patience = patienceElsewhere
 	}
@@ -208,6 +219,7 @@ func (l *Launcher) launch(ctx context.Context, o tools.Launch) {
 	before := l.agents[o.ActorID]
 	a := newAgentProcess(l, o)
 	l.agents[o.ActorID] = a
+	l.running++
 	l.wg.Go(func() {
 		if before != nil {
 			// The daemon does not know that it was started, and has revoked its

@@ -22,7 +22,8 @@ const (
 	// that is away after 30 s, and releases what its agents hold: they end before.
 	patienceElsewhere = 20 * time.Second
 
-	// lastPatience is how long it may be away once the run has been killed.
+	// lastPatience is how long it may be away once the run has been killed, or was
+	// interrupted and has no process left.
 	lastPatience = 3 * time.Second
 
 	// shortCalls is the largest number of simultaneous calls besides the one
@@ -51,6 +52,7 @@ type link struct {
 	patience time.Duration
 	slots    chan struct{}
 	hurry    <-chan struct{} // closed: lastPatience
+	hurried  func()          // of each wait that this makes shorter
 
 	turn chan struct{} // contains a token; its taker may use the fields below
 	c    connection
@@ -59,7 +61,7 @@ type link struct {
 
 func newLink(dial func(context.Context) (connection, error), hurry <-chan struct{}) *link {
 	l := &link{
-		dial: dial, attach: func(context.Context, connection) error { return nil }, told: func(bool) {},
+		dial: dial, attach: func(context.Context, connection) error { return nil }, told: func(bool) {}, hurried: func() {},
 		patience: patience, slots: make(chan struct{}, shortCalls), hurry: hurry, turn: make(chan struct{}, 1),
 	}
 	l.turn <- struct{}{}
@@ -169,13 +171,19 @@ func (l *link) connected(ctx context.Context) (connection, error) {
 func (l *link) patient(ctx context.Context) (within context.Context, stop func()) {
 	within, giveUp := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(l.patience, func() { giveUp(ErrDaemonGone) })
-	go func() { // ends with stop
-		select {
-		case <-l.hurry:
-			timer.Reset(lastPatience)
-		case <-within.Done():
-		}
-	}()
+	select {
+	case <-l.hurry:
+		timer.Reset(lastPatience)
+	default:
+		go func() { // ends with stop
+			select {
+			case <-l.hurry:
+				timer.Reset(lastPatience)
+				l.hurried()
+			case <-within.Done():
+			}
+		}()
+	}
 	return within, func() {
 		giveUp(nil)
 		timer.Stop()

@@ -467,6 +467,58 @@ func TestInterruptsWithoutDaemonEndTheAgents(t *testing.T) {
 	}
 }
 
+// A stillConn delivers nothing once its daemon stands still.
+type stillConn struct {
+	net.Conn
+	still  <-chan struct{}
+	closed context.Context
+	close  context.CancelFunc
+}
+
+func (c stillConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	select {
+	case <-c.still:
+		<-c.closed.Done()
+		return 0, net.ErrClosed
+	default:
+		return n, err
+	}
+}
+
+func (c stillConn) Close() error {
+	c.close()
+	return c.Conn.Close()
+}
+
+// An interrupted run whose processes have ended says that it waits for a daemon that stands
+// still, and does not wait for long.
+func TestAnInterruptedRunGivesUpADaemonThatStandsStill(t *testing.T) {
+	h, still := newHouse(t), make(chan struct{})
+	d := h.dispatch("still", "sleep 1000", func(o *launcher.Options) {
+		o.Connect = func(ctx context.Context) (*client.Client, error) {
+			nc, err := net.Dial("unix", h.socket)
+			if err != nil {
+				return nil, err
+			}
+			c := stillConn{Conn: nc, still: still}
+			c.closed, c.close = context.WithCancel(context.Background())
+			return client.Connect(ctx, c, server.Hello{Operator: true}, "launcher", "test")
+		}
+	})
+	pid := d.await(launcher.ActorStarted).PID
+	close(still)
+	d.interrupts <- struct{}{}
+	d.await(launcher.ActorStopping)
+	if e := d.await(launcher.Draining); !strings.Contains(e.Text, "the daemon has not answered yet, and is waited for 6s at most") {
+		t.Errorf("it says %q", e.Text)
+	}
+	d.gone(pid)
+	if s, err := d.end(); !errors.Is(err, launcher.ErrDaemonGone) || !s.Interrupted {
+		t.Errorf("error %v, interrupted %v", err, s.Interrupted)
+	}
+}
+
 // A daemon that comes back learns how agents ended that ended meanwhile.
 func TestExitWithoutDaemonIsReportedWhenItIsBack(t *testing.T) {
 	h := newHouse(t)

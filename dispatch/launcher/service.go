@@ -181,6 +181,7 @@ func (l *Launcher) leave(ctx context.Context) {
 	defer stop()
 	_ = l.link.call(saying, "operator_launch_leave", map[string]any{"run": l.run}, nil) // if this fails, the daemon notices the end of the connection
 	l.askAll(stopOrder(fmt.Sprintf("the launcher of machine %s was interrupted", l.machine)))
+	l.settled()
 	ended := make(chan struct{})
 	go func() { // ends with the agents
 		defer close(ended)
