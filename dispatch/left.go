@@ -120,7 +120,7 @@ func (s *State) tellFormer(tx engine.Tx, was former, actor uuid.UUID) {
 // the copy are valid, but nobody knows what each of them was granted later.
 func (s *State) tellRestored(tx engine.Tx) {
 	cause := registry.Cause(fmt.Sprintf("the daemon went on with a copy of its state that was made at %s: what was granted, written or queued since then may be lost. "+
-		"Look with lease_list what you hold before you touch what it guards", s.restored.Format(time.RFC3339)))
+		"See what you hold before you touch what it guards", s.restored.Format(time.RFC3339)))
 	for row := range tx.Scan(actorPrefix) {
 		if a, ok := rows.Decode[Actor](tx, row); ok && !a.Ended() {
 			s.core.Forgot(tx, a.ID, cause)

@@ -108,6 +108,25 @@ func TestTheAnswerToAMainAgentIsForTheNextOne(t *testing.T) {
 	})
 }
 
+// A notice names only tools that the client sees.
+func TestANoticeNamesNoToolThatIsHidden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		p := d.pipe(t)
+		p.greet(server.Hello{Run: "r", Name: "a", Tools: "leases"})
+		a, b := &writer{peer: p}, &writer{peer: d.dial(t, "b")}
+		for i := range 6 {
+			b.ask("actor_message", fmt.Sprintf(`{"to":"a","text":"number %d"}`, i))
+		}
+		if text, object := a.ask("lease_list", `{}`); !strings.Contains(object, "1 message of another agent is unread; the next answers have the rest") || strings.Contains(text+object, "actor_inbox") {
+			t.Errorf("of a message that is left it says\n%s\n%s", text, object)
+		}
+		if text, object := a.ask("lease_list", `{}`); !strings.Contains(object, "number 5") {
+			t.Errorf("the next answer is\n%s\n%s", text, object)
+		}
+	})
+}
+
 // A message is in the next answer of any tool, whether its client shows its model
 // the text or the object, and says that another agent wrote it.
 func TestAMessageIsInTheNextAnswer(t *testing.T) {

@@ -157,6 +157,7 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 	}
 	ctx = traceparent.With(ctx, env.Params.Meta.Trace)
 	ctx = tools.WithParty(ctx, s.partyOf(ctx, se, &env.Params.Meta))
+	ctx = tools.WithGroups(ctx, clientOf(ctx).groups)
 	if env.Params.Meta.Unread {
 		ctx = tools.WithoutNotices(ctx)
 	}

@@ -33,6 +33,7 @@ type Notice struct {
 	Waiters      int      `json:"waiters,omitempty" jsonschema:"how many wait"`
 	Holder       *holder  `json:"holder,omitempty" jsonschema:"who offers it, and holds it until you acquire it"`
 	Message      *message `json:"message,omitempty"`
+	next         string   // the tool to call, for the text
 	nowWith      string   // the party it went to, for the text
 }
 
@@ -76,6 +77,24 @@ func WithoutNotices(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unreadKey{}, true)
 }
 
+type groupsKey struct{}
+
+// WithGroups returns a context for a call of a client that sees only these groups of
+// tools; nil: all. Notices name no others.
+func WithGroups(ctx context.Context, groups []string) context.Context {
+	return context.WithValue(ctx, groupsKey{}, groups)
+}
+
+// ifSeen returns a text that names tools of a group, or "" if the client does not see
+// that group.
+func ifSeen(ctx context.Context, group, text string) string {
+	groups, _ := ctx.Value(groupsKey{}).([]string)
+	if groups != nil && !slices.Contains(groups, group) {
+		return ""
+	}
+	return text
+}
+
 type programKey struct{}
 
 // ForProgram returns a context for a call by a program, which is told only what its own
@@ -94,7 +113,7 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string, inbox 
 		return nil
 	}
 	if drain := se.TakeDrain(ctx, agent); drain != nil {
-		news = append(news, Notice{Code: draining, Reason: drain.Reason, At: stampOf(drain.At)})
+		news = append(news, Notice{Code: draining, Reason: drain.Reason, At: stampOf(drain.At), next: ifSeen(ctx, "tree", ", report with actor_report")})
 	}
 	by := dispatch.Model
 	if ctx.Value(programKey{}) != nil {
@@ -109,7 +128,7 @@ func takeNotices(ctx context.Context, se *dispatch.Session, agent string, inbox 
 			news = append(news, n)
 		}
 		if more > 0 {
-			news = append(news, Notice{Code: leaseLost, Reason: "there is more to tell of " + counted(more, "lease", "leases", "") + "; the next answers have it, and lease_list shows what you hold"})
+			news = append(news, Notice{Code: leaseLost, Reason: "there is more to tell of " + counted(more, "lease", "leases", "") + "; the next answers have it" + ifSeen(ctx, "leases", ", and lease_list shows what you hold")})
 		}
 	}
 	if by == dispatch.Model && !inbox {
@@ -141,7 +160,7 @@ func takeMessages(ctx context.Context, se *dispatch.Session, agent string) (news
 		news = append(news, Notice{Code: messaged, At: told.At, Message: &told})
 	}
 	if more > 0 {
-		news = append(news, Notice{Code: unread, Reason: counted(more, "message of another agent is", "messages of other agents are", "") + " unread: call actor_inbox"})
+		news = append(news, Notice{Code: unread, Reason: counted(more, "message of another agent is", "messages of other agents are", "") + " unread" + cmp.Or(ifSeen(ctx, "messages", ": call actor_inbox"), "; the next answers have the rest")})
 	}
 	return news
 }
@@ -161,7 +180,7 @@ func sortNotices(news []Notice) {
 func (n Notice) String() string {
 	switch {
 	case n.Code == draining:
-		return fmt.Sprintf("the run ends (%s): nothing is spawned any more; finish what you have, report with actor_report, and end", n.Reason)
+		return fmt.Sprintf("the run ends (%s): nothing is spawned any more; finish what you have%s, and end", n.Reason, n.next)
 	case n.Message != nil: // its text is in the object
 		return fmt.Sprintf("a message from %s (another agent, not your user)", n.Message.From)
 	case n.Waiter != nil:

@@ -93,7 +93,7 @@ type contend struct {
 	Queue  string `json:"queue,omitempty" jsonschema:"of a claim"`
 	Holder string `json:"holder" jsonschema:"path of who holds it"`
 
-	Reserved bool `json:"reserved,omitempty" jsonschema:"nobody holds it; it is kept for holder, the first in line"`
+	Reserved bool `json:"reserved,omitempty" jsonschema:"it is kept for holder"`
 }
 
 func contends(list []dispatch.Contend) (out []contend) {
