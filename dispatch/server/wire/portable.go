@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -13,29 +15,42 @@ import (
 // MaxDepth is the greatest nesting depth of objects and lists.
 const MaxDepth = 64
 
-// Portable returns an error if some clients could not read a JSON value. Many
-// parsers refuse deep nesting, numbers beyond float64, or text that is not
-// valid Unicode. A client that finds such a value in an answer may drop its
-// connection, and with it its session. The value must be valid JSON.
+// Portable returns an error if some clients could not read a JSON value, or read
+// another one. Many parsers refuse deep nesting, numbers beyond float64, or text
+// that is not valid Unicode. A client that finds such a value in an answer may drop
+// its connection, and with it its session. Of two members of an object with one name,
+// some parsers keep the first, and others the last. The value must be valid JSON.
 func Portable(value []byte) error {
 	if !utf8.Valid(value) {
 		return errors.New("must be valid UTF-8")
 	}
-	depth := 0
+	var names [][]byte // of the objects around i
+	var around []int   // where the names of each object or list around i begin
 	for i := 0; i < len(value); {
 		switch c := value[i]; {
 		case c == '{' || c == '[':
-			if depth++; depth > MaxDepth {
+			if around = append(around, len(names)); len(around) > MaxDepth {
 				return fmt.Errorf("must not be nested deeper than %d levels", MaxDepth)
 			}
 			i++
 		case c == '}' || c == ']':
-			depth--
+			last := len(around) - 1
+			own := names[around[last]:]
+			slices.SortFunc(own, bytes.Compare)
+			for n := 1; n < len(own); n++ {
+				if bytes.Equal(own[n-1], own[n]) {
+					return fmt.Errorf("must not have the name %q twice in one object", clip(own[n]))
+				}
+			}
+			names, around = names[:around[last]], around[:last]
 			i++
 		case c == '"':
 			end := i + stringLen(value[i:])
 			if !pairedSurrogates(value[i:end]) {
 				return errors.New(`must not contain half of a surrogate pair, such as "\ud800"`)
+			}
+			if rest := bytes.TrimLeft(value[end:], " \t\r\n"); len(rest) > 0 && rest[0] == ':' {
+				names = append(names, unquote(value[i:end]))
 			}
 			i = end
 		case c == '-' || '0' <= c && c <= '9':
@@ -64,12 +79,12 @@ func finite(number []byte) bool {
 	return err == nil && !math.IsInf(f, 0)
 }
 
-// clip shortens a number for an error text.
-func clip(number []byte) string {
-	if len(number) > 24 {
-		return string(number[:24]) + "…"
+// clip shortens a number or a name for an error text.
+func clip(text []byte) string {
+	if len(text) > 24 {
+		return strings.ToValidUTF8(string(text[:24]), "") + "…"
 	}
-	return string(number)
+	return string(text)
 }
 
 // pairedSurrogates reports whether every escaped half of a surrogate pair is

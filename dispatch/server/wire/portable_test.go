@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -36,6 +37,12 @@ func TestPortable(t *testing.T) {
 		"{\"a\":\"\xed\xa0\x80\"}":            "UTF-8", // an encoded surrogate
 		`"\u0000\u0041"`:                      "",
 		`["\"", {"}": "]"}, [], {}]`:          "",
+		`{"a":1,"a":1}`:                       `name "a" twice`,
+		`[{"b":{"a":1,"b":2,"\u0061" :3}}]`:   `name "a" twice`,
+		`{"a":{"a":{"a":"a"}},"b":["a","a"]}`: "",
+		`[{"a":1},{"a":1}]`:                   "",
+		`{"a":1,"A":1}`:                       "",
+		`{"":1,"" :2}`:                        `name "" twice`,
 		`[` + strings.Repeat(nested(63)+",", 50) + `null]`: "", // width is not depth
 	} {
 		err := wire.Portable([]byte(value))
@@ -61,11 +68,30 @@ func FuzzPortable(f *testing.F) {
 		var read any
 		readErr := json.Unmarshal([]byte(value), &read) // refuses numbers beyond float64
 		lossy := !utf8.ValidString(value) || readErr == nil && strings.Count(replacements(read), "\ufffd") != literal(value)
-		want := readErr == nil && !lossy && depth(read) <= wire.MaxDepth
+		want := readErr == nil && !lossy && depth(read) <= wire.MaxDepth && members(read) == strings.Count(texts.ReplaceAllString(value, "x"), ":")
 		if err := wire.Portable([]byte(value)); (err == nil) != want {
 			t.Errorf("%q: %v, want portable %v (read: %v)", value, err, want, readErr)
 		}
 	})
+}
+
+// texts finds the texts of a value, which may have colons of their own.
+var texts = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+
+// members returns how many members the objects of a value have.
+func members(v any) (n int) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			n += members(e)
+		}
+	case map[string]any:
+		n = len(v)
+		for _, e := range v {
+			n += members(e)
+		}
+	}
+	return n
 }
 
 // replacements returns all text of a value, in which what could not be decoded
