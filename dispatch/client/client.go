@@ -113,7 +113,8 @@ func (c *Client) CallAs(ctx context.Context, name string, again bool, tool strin
 type unreadKey struct{}
 
 // WithoutNotices returns a context for calls whose answers are not shown whole.
-// The daemon then leaves what it has to tell the actor for another answer.
+// The daemon then leaves what it has to tell the actor for another answer, and the
+// text is one line, which does not repeat the object.
 func WithoutNotices(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unreadKey{}, true)
 }

@@ -170,6 +170,9 @@ func (s *service) answer(ctx context.Context, se *dispatch.Session, env *wire.Me
 	}
 	r := serve(ctx, se, tools.Arguments(env.Params.Arguments))
 	s.called(env.Params.Name, r.IsError)
+	if env.Params.Meta.Unread && !r.IsError {
+		r = r.Brief()
+	}
 	return f.reply(env, r)
 }
 

@@ -77,6 +77,13 @@ func newReply(object json.RawMessage, line string, by told, news []Notice) Reply
 // answers with the object alone.
 func (r Reply) Text() string { return r.line + string(r.appendRest(nil)) }
 
+// Brief returns the reply with the line alone as its text, for a program that reads the
+// object: a list may have megabytes, and the text repeats it.
+func (r Reply) Brief() Reply {
+	r.by = nil
+	return r
+}
+
 // appendRest appends the second line of the text to it, if there is one.
 func (r Reply) appendRest(text []byte) []byte {
 	if r.by == nil {

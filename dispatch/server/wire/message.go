@@ -58,7 +58,8 @@ const (
 	// ResentMark says that the daemon may already have received the request.
 	ResentMark = "leasehold/resent"
 
-	// UnreadMark says that no model reads the answer, so it must not contain notices.
+	// UnreadMark says that no model reads the answer, so it must not contain notices, and
+	// its text need not repeat the object.
 	UnreadMark = "leasehold/unread"
 
 	// CallMark names a call, so that it can be repeated over another connection

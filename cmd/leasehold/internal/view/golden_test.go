@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/view"
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
 
@@ -122,4 +123,26 @@ func sameAsGolden(t *testing.T, name string, drawn []byte) {
 	if !bytes.Equal(drawn, want) {
 		t.Errorf("%s is drawn\n%s\nand was\n%s", golden, drawn, want)
 	}
+}
+
+// A list may have megabytes. Its text would repeat it, and these commands read the object.
+func TestAnAnswerForAViewHasItsListOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t)
+		d.busyRun("r")
+		c := d.connect(server.Hello{Operator: true})
+		of := args{"run": "r"}
+		whole, err := c.Call(t.Context(), "operator_leases", of)
+		if err != nil || !strings.Contains(whole.Text, "\n") {
+			t.Fatalf("%q, %v", whole.Text, err)
+		}
+		brief, err := c.Call(client.WithoutNotices(t.Context()), "operator_leases", of)
+		if err != nil || brief.Text != whole.Line() || !bytes.Equal(brief.Object, whole.Object) {
+			t.Errorf("the text is %q, the object %s, %v", brief.Text, brief.Object, err)
+		}
+		refused, err := c.Call(client.WithoutNotices(t.Context()), "operator_leases", args{"run": "nobody"})
+		if err == nil || !strings.Contains(refused.Text, "NOT_FOUND") {
+			t.Errorf("the refusal is %q, %v", refused.Text, err)
+		}
+	})
 }
