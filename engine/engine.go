@@ -51,8 +51,8 @@
 // its watches. A Delete may wake them even if there was no such row, because it
 // does not check.
 //
-// Open does not read cold records, so it does not detect a corrupt one. Get and
-// Read then return [ErrCorrupt]. Scans leave the corrupt row out and report it
+// Open does not read cold records, so it does not detect a corrupt one. Get
+// then returns [ErrCorrupt]. Scans leave the corrupt row out and report it
 // once, so that the rows around it stay readable.
 //
 // # Faults inside a transaction
@@ -196,11 +196,6 @@ type Engine interface {
 	// Get returns one row, as a View would, but blocks no transaction while it
 	// reads from disk.
 	Get(ctx context.Context, key string) (Row, bool, error)
-	// Read returns a cold row that never changes and that an answer has already
-	// referred to, for example in a transaction that has returned. Such a row
-	// is durable, so Read waits for no commit and no transaction. If the row
-	// has been deleted since, Read returns the zero Row.
-	Read(ctx context.Context, key string) (Row, error)
 	// Watch starts a watch for changes of the row under key; the empty key
 	// means all changes. The caller must Stop it.
 	Watch(key string) *Watch

@@ -19,7 +19,9 @@ func IsLocal(ctx context.Context) bool { return ctx.Value(localKey{}) != nil }
 type peekKey struct{}
 
 // Peek marks a View whose caller tells nobody what it has read, but only
-// decides whether to go on. The View does not wait until that is durable.
+// decides whether to go on. The View does not wait until that is durable. It also
+// marks a Get of a row that never changes and that an answer has referred to, for
+// example in a transaction that has returned: such a row is durable already.
 func Peek(ctx context.Context) context.Context {
 	return context.WithValue(ctx, peekKey{}, true)
 }

@@ -281,7 +281,7 @@ func (q *Queue) readPayloads(ctx context.Context, w *waiter, tasks []Claimed) (r
 	for _, t := range tasks {
 		value := t.payload
 		if t.payload = ""; value == "" {
-			row, err := q.eng.Read(context.WithoutCancel(ctx), payloadKey(t.ID))
+			row, _, err := q.eng.Get(engine.Peek(context.WithoutCancel(ctx)), payloadKey(t.ID))
 			if err != nil && !errors.Is(err, engine.ErrCorrupt) {
 				return nil, err
 			}

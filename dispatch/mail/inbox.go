@@ -162,9 +162,9 @@ func (in *inbox) decode(value string) bool {
 func Read(ctx context.Context, eng engine.Engine, actor uuid.UUID, ids []uuid.UUID) (list []Message, err error) {
 	for _, id := range ids {
 		m := Message{ID: id}
-		found, err := eng.Read(ctx, textKey(actor, id))
+		found, ok, err := eng.Get(engine.Peek(ctx), textKey(actor, id))
 		switch {
-		case err == nil && found.Key == "":
+		case err == nil && !ok:
 			continue
 		case err != nil && !errors.Is(err, engine.ErrCorrupt):
 			return nil, err

@@ -89,7 +89,7 @@ func (w *world) agreeRead(t *rapid.T, m *model) {
 		}
 	}
 	for _, key := range keys {
-		if got, err := w.Read(w.Context(), key); err != nil || !same(got, m.live[key]) {
+		if got, _, err := w.Get(engine.Peek(w.Context()), key); err != nil || !same(got, m.live[key]) {
 			t.Errorf("read %q:\n got %v, %v\nwant %v", key, got, err, m.live[key])
 		}
 	}

@@ -37,8 +37,7 @@
 // Cold rows are only in the store, except those that the open group has
 // written. A transaction reads them with the lock held, so everyone waits if
 // the disk must be read. Therefore the rules keep small records apart from
-// large ones, and read the large ones with Get, which does not hold the lock,
-// or with Read, which does not wait for a group either.
+// large ones, and read the large ones with Get, which does not hold the lock.
 //
 // # Failure
 //

@@ -11,6 +11,9 @@ func (e *Engine) Get(ctx context.Context, key string) (engine.Row, bool, error) 
 		return engine.Row{}, false, context.Cause(ctx)
 	}
 	r, ok, seen, err := e.get(key)
+	if ok && engine.IsPeek(ctx) {
+		seen = nil
+	}
 	// What was read may not be on disk yet. The same is true of the deletion of
 	// a row that was not found, and of what an error reports.
 	if failure := e.answer(seen, !engine.IsLocal(ctx)); failure != nil {
@@ -47,35 +50,4 @@ func (e *Engine) get(key string) (r engine.Row, ok bool, seen *group, err error)
 	e.mu.Lock() // what was read belongs to the last group or to earlier ones
 	defer e.mu.Unlock()
 	return r, ok, e.last, err
-}
-
-// Read implements [engine.Engine]. The caller knows of the row from a durable
-// transaction, so it is in the store already.
-func (e *Engine) Read(ctx context.Context, key string) (engine.Row, error) {
-	if ctx.Err() != nil {
-		return engine.Row{}, context.Cause(ctx)
-	}
-	r, ok, err := e.readStored(key)
-	if err == nil && !ok {
-		// It may have been deleted by a commit that is not on disk yet; Get
-		// waits for it.
-		r, _, err = e.Get(ctx, key)
-		return r, err
-	}
-	if failure := e.answer(nil, false); failure != nil {
-		return engine.Row{}, failure
-	}
-	return r, err
-}
-
-func (e *Engine) readStored(key string) (r engine.Row, ok bool, err error) {
-	e.reading.RLock()
-	defer e.reading.RUnlock()
-	if e.stopped {
-		return r, false, engine.ErrClosed
-	}
-	if err := e.failure.Failed(); err != nil {
-		return r, false, err
-	}
-	return readCold(e.store, key)
 }

@@ -100,7 +100,10 @@ func TestNothingIsAnsweredOnceTheLeadIsLost(t *testing.T) {
 		"snapshot": func(ctx context.Context, e *postgres.Engine) error { return e.Snapshot(ctx, nothing) },
 		"get":      func(ctx context.Context, e *postgres.Engine) error { _, _, err := e.Get(ctx, "a"); return err },
 		"cold get": func(ctx context.Context, e *postgres.Engine) error { _, _, err := e.Get(ctx, "~a"); return err },
-		"read":     func(ctx context.Context, e *postgres.Engine) error { _, err := e.Read(ctx, "~a"); return err },
+		"peek": func(ctx context.Context, e *postgres.Engine) error {
+			_, _, err := e.Get(engine.Peek(ctx), "~a")
+			return err
+		},
 	} {
 		var lost error
 		e := mustOpen(t, postgres.Options{DSN: dsn, Confirm: func() error { return lost }})
