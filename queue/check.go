@@ -195,7 +195,7 @@ func (c *checker) entry(t *Task, n *account) {
 	case t.State.Finished():
 		c.wanted(n, t.Until, true)
 	case value == "", value == string(t.ID[:])+t.record():
-	case len(value) >= 16 && new(Task).decode(t.ID, value[16:], t.line):
+	case len(value) >= 16 && new(Task).decode(t.ID, value[16:]):
 		c.fault("task %s has another record in row %q", t.ID, key)
 	default:
 		c.add(corrupt(key))

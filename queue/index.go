@@ -149,7 +149,7 @@ func (in index) taskAt(tx *ledger, row engine.Row, t *Task) (ok bool) {
 	if !ok {
 		return false
 	}
-	if in.state == Ready && t.decode(id, row.Value[16:], in.line) && in.has(t, row) {
+	if in.state == Ready && t.decode(id, row.Value[16:]) && in.has(t, row) {
 		return true
 	}
 	found, err := t.read(tx, id)

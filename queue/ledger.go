@@ -14,11 +14,10 @@ import (
 // it is closed.
 type ledger struct {
 	engine.Tx
-	q       *Queue
-	account account           // the first one asked for; mostly the only one
-	others  map[line]*account // those asked for after it
-	answer  error             // of the rule
-	careful bool              // each index yields one entry and reads no further, because what follows may be unreadable
+	q        *Queue
+	accounts map[line]*account // those asked for
+	answer   error             // of the rule
+	careful  bool              // each index yields one entry and reads no further, because what follows may be unreadable
 }
 
 // An account is what is stored about a queue.
@@ -39,27 +38,20 @@ type account struct {
 // accountOf returns the account of a queue. It belongs to the ledger until that
 // is closed.
 func (tx *ledger) accountOf(l line) *account {
-	a := &tx.account
-	if a.line == "" {
-		a.read(tx.Tx, l)
-	}
-	if a.line == l {
-		return a
-	}
-	if a = tx.others[l]; a == nil {
+	a := tx.accounts[l]
+	if a == nil {
 		a = new(account)
 		a.read(tx.Tx, l)
-		if tx.others == nil {
-			tx.others = make(map[line]*account)
+		if tx.accounts == nil {
+			tx.accounts = make(map[line]*account)
 		}
-		tx.others[l] = a
+		tx.accounts[l] = a
 	}
 	return a
 }
 
 func (tx *ledger) close() {
-	tx.account.write(tx)
-	for _, a := range tx.others {
+	for _, a := range tx.accounts {
 		a.write(tx)
 	}
 }

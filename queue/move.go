@@ -227,7 +227,7 @@ func (t *Task) read(tx *ledger, id uuid.UUID) (found bool, err error) {
 	if err == nil && readable && !found {
 		return false, nil
 	}
-	if err != nil || !readable || !t.decode(id, text, tx.account.line) {
+	if err != nil || !readable || !t.decode(id, text) {
 		*t = Task{}
 		return false, corruptTask(id, key)
 	}

@@ -169,16 +169,15 @@ func (t *Task) record() string {
 	return w.String()
 }
 
-// decode reads a record; l is the line that the task is probably in. The task's
-// strings point into text and so keep its memory alive.
-func (t *Task) decode(id uuid.UUID, text string, l line) (ok bool) {
+// decode reads a record. The task's strings point into text and so keep its memory
+// alive.
+func (t *Task) decode(id uuid.UUID, text string) (ok bool) {
 	r := record.Read(text)
 	format, name := r.Byte(), r.Text()
-	if l == "" || l.name() != name {
-		if l = lineNamed(name); len(name) < 16 || !isName(l.queue()) {
-			return false
-		}
+	if len(name) < 16 || !isName(name[16:]) {
+		return false
 	}
+	l := lineNamed(name)
 	t.ID, t.Run, t.Queue, t.line = id, l.run(), l.queue(), l
 	t.State, t.Priority = State(r.Byte()), int(r.Byte())
 	t.Attempt, t.MaxAttempts, t.Size, t.Key = int(r.Uint()), int(r.Uint()), int(r.Uint()), r.Text()
