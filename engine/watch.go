@@ -70,22 +70,6 @@ func (h *Hub) Watch(key string) *Watch {
 	return w
 }
 
-// Watched returns those of keys that are watched now, or all of them if somebody
-// watches every change. An engine may call it when it makes a change, before
-// that is durable: a caller that starts a watch after this and then reads the
-// state sees the change.
-func (h *Hub) Watched(keys []string) (watched []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	all := h.watches[""] != nil
-	for _, key := range keys {
-		if all || h.watches[key] != nil {
-			watched = append(watched, key)
-		}
-	}
-	return watched
-}
-
 // Notify wakes the watches of keys, and those of every change.
 func (h *Hub) Notify(keys ...string) {
 	if len(keys) == 0 {

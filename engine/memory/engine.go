@@ -77,7 +77,6 @@ type Engine struct {
 	undo     []undo // reused by the next transaction
 	writes   []Write
 	coldUndo []coldUndo
-	keys     []string
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -232,9 +231,7 @@ func (e *Engine) locked(fn func(engine.Tx) error, end *ending) error {
 		return engine.ErrFull
 	}
 	done = true
-	e.keys = t.keys(e.keys)
-	end.changed, end.after = e.hub.Watched(e.keys), t.after
-	e.keys = reuse(e.keys)
+	end.changed, end.after = t.keys(), t.after
 	e.observeLocked(t)
 	end.observer = e.observer.Committed
 	e.gatherLocked(t)

@@ -301,7 +301,8 @@ func (t *tx) rollback() {
 	}
 }
 
-func (t *tx) keys(keys []string) []string {
+func (t *tx) keys() []string {
+	keys := make([]string, 0, len(t.undo)+len(t.coldUndo))
 	for _, u := range t.undo {
 		keys = append(keys, u.key())
 	}
