@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/queue"
 	"github.com/leasehold/leasehold/registry"
 )
@@ -87,6 +88,41 @@ func TestABatchWithOneTaskThatIsRefusedEnqueuesNone(t *testing.T) {
 			t.Errorf("who waited: %v %v", a.tasks, a.err)
 		}
 	})
+}
+
+// TestResultsAreCheckedBeforeAnythingIsLocked: a batch has up to 8 MiB of them, and all
+// others wait meanwhile. What is read in the transaction is spoilt here before it begins.
+func TestResultsAreCheckedBeforeAnythingIsLocked(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.enqueueMany(h.drafts("1", "2")...)
+		w := h.worker("W1")
+		got, err := w.ask(queue.Claim{Count: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := json.RawMessage("12")
+		h.Queue = queue.New(spoiling{h.eng, func() { result[0] = '{' }}, h.core, h.opts)
+		list := []queue.Submission{
+			{ID: got[0].ID, Token: got[0].Token, State: queue.Completed, Result: result},
+			{ID: got[1].ID, Token: got[1].Token, State: queue.Completed, Result: json.RawMessage("{")},
+		}
+		answers, err := h.SubmitMany(t.Context(), w.Holder, h.run, list)
+		if err != nil || answers[0].Err != nil {
+			t.Fatal(answers, err)
+		}
+		mustBe[*registry.ArgumentError](t, answers[1].Err)
+	})
+}
+
+// A spoiling engine calls a function before each of its Updates.
+type spoiling struct {
+	engine.Engine
+	before func()
+}
+
+func (e spoiling) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	e.before()
+	return e.Engine.Update(ctx, fn)
 }
 
 func TestASubmissionThatIsRefusedStopsNoOther(t *testing.T) {

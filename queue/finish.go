@@ -89,15 +89,12 @@ type Submitted struct {
 // Submit finishes a task: Completed with its result, or Failed with its error.
 // Repeating the same submission gets the same answer; a different one gets a
 // StaleError.
-func (q *Queue) Submit(ctx context.Context, h registry.Holder, run uuid.UUID, s Submission) (t Task, err error) {
-	if err := s.check(); err != nil {
+func (q *Queue) Submit(ctx context.Context, h registry.Holder, run uuid.UUID, s Submission) (Task, error) {
+	answers, err := q.submitAll(ctx, h, run, []Submission{s})
+	if err != nil {
 		return Task{}, err
 	}
-	err = q.update(ctx, nil, func(tx *ledger) (err error) {
-		t, err = q.submit(tx, h, run, &s)
-		return err
-	})
-	return s.again(t, err)
+	return answers[0].Task, answers[0].Err
 }
 
 // SubmitMany is Submit for 1 to MaxBatch tasks in one transaction. Each has its
@@ -108,11 +105,19 @@ func (q *Queue) SubmitMany(ctx context.Context, h registry.Holder, run uuid.UUID
 	if err := checkBatch("submissions", "results", list, func(s *Submission) int { return len(s.Result) }); err != nil {
 		return nil, err
 	}
+	return q.submitAll(ctx, h, run, list)
+}
+
+func (q *Queue) submitAll(ctx context.Context, h registry.Holder, run uuid.UUID, list []Submission) ([]Submitted, error) {
+	refusals := make([]error, len(list))
+	for i := range list { // before anything is locked, because results may be large
+		refusals[i] = list[i].check()
+	}
 	answers := make([]Submitted, len(list))
 	err := q.update(ctx, nil, func(tx *ledger) error {
-		for i := range list {
+		for i, refusal := range refusals {
 			a := &answers[i]
-			if a.Err = list[i].check(); a.Err == nil {
+			if a.Err = refusal; refusal == nil {
 				a.Task, a.Err = q.submit(tx, h, run, &list[i])
 			}
 		}
