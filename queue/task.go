@@ -155,8 +155,7 @@ func (t *Task) encode(w *record.Writer) {
 	for _, a := range t.Attempts {
 		w.Uint(a.Token)
 		w.ID(a.Actor)
-		w.Text(a.Path)
-		w.Text(a.Party)
+		w.Texts(a.Path, a.Party)
 		w.Time(a.BeganAt)
 		w.Time(a.EndedAt)
 		w.Text(a.Cause)

@@ -110,8 +110,7 @@ func (w *await) encode() string {
 	r := record.New(64)
 	r.Flags(w.any)
 	r.ID(w.holder.Actor)
-	r.Text(w.holder.Path)
-	r.Text(w.holder.Party)
+	r.Texts(w.holder.Path, w.holder.Party)
 	for i, id := range w.actors {
 		r.ID(id)
 		r.Text(w.paths[i])

@@ -140,10 +140,7 @@ func (l *Lease) encode(due time.Time) string {
 	if l.long() {
 		w.Time(l.stored)
 	}
-	w.Text(l.Holder.Path)
-	w.Text(l.Holder.Party)
-	w.Text(l.RequestID)
-	w.Text(l.Reason)
+	w.Texts(l.Holder.Path, l.Holder.Party, l.RequestID, l.Reason)
 	if l.offered() {
 		w.ID(l.Offer.Actor)
 		w.Text(l.Offer.Path)

@@ -49,16 +49,12 @@ func (w *waiter) encode() string {
 	r.ID(w.Holder.Actor)
 	r.Duration(w.TTL)
 	r.Time(w.Since)
-	r.Text(w.Holder.Path)
-	r.Text(w.Holder.Party)
-	r.Text(w.RequestID)
-	r.Text(w.Reason)
+	r.Texts(w.Holder.Path, w.Holder.Party, w.RequestID, w.Reason)
 	w.call.Append(r)
 	if len(w.wants) > 1 {
 		for _, want := range w.wants {
 			r.Flags(want.Shared)
-			r.Text(want.Scope)
-			r.Text(want.Key)
+			r.Texts(want.Scope, want.Key)
 		}
 	}
 	return r.String()

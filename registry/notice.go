@@ -57,11 +57,7 @@ func (n *Notice) encode() string {
 	w.ID(n.LeaseID)
 	w.Uint(n.Token)
 	w.Time(n.at)
-	w.Text(n.Scope)
-	w.Text(n.Key)
-	w.Text(n.Party)
-	w.Text(n.Reason)
-	w.Text(n.place)
+	w.Texts(n.Scope, n.Key, n.Party, n.Reason, n.place)
 	return w.String()
 }
 

@@ -143,8 +143,7 @@ func (d *Revoked) encode() string {
 	w.Uint(uint64(d.Count))
 	for _, h := range d.Holders {
 		w.ID(h.Actor)
-		w.Text(h.Path)
-		w.Text(h.Party)
+		w.Texts(h.Path, h.Party)
 	}
 	return w.String()
 }

@@ -413,8 +413,7 @@ func (c Call) Restore(tx engine.Tx, a Answer) {
 func (c Call) Append(w *record.Writer) {
 	w.Flags(c.memory, c.outer != "")
 	w.ID(c.Session)
-	w.Text(c.Name)
-	w.Text(c.request)
+	w.Texts(c.Name, c.request)
 	w.Uint(c.Print)
 	w.Uint(c.reqPrint)
 	if c.outer != "" {

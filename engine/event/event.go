@@ -145,14 +145,7 @@ func (e *Event) row(run uuid.UUID) engine.Row {
 	w.Uint(e.Token)
 	w.Duration(e.Took)
 	w.ID(e.Actor)
-	w.Text(e.Path)
-	w.Text(e.Key)
-	w.Text(e.Layer)
-	w.Text(e.Queue)
-	w.Text(e.Party)
-	w.Text(e.By)
-	w.Text(e.Cause)
-	w.Text(e.Reason)
+	w.Texts(e.Path, e.Key, e.Layer, e.Queue, e.Party, e.By, e.Cause, e.Reason)
 	both := w.String()
 	return engine.Row{Key: both[:key], Value: both[key:]}
 }

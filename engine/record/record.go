@@ -27,6 +27,13 @@ func (w *Writer) Fixed(v uint64)           { w.b = binary.BigEndian.AppendUint64
 func (w *Writer) Duration(v time.Duration) { w.Int(int64(v)) }
 func (w *Writer) Rest(v string)            { w.b = append(w.b, v...) } // must be the last field
 
+// Texts writes several texts.
+func (w *Writer) Texts(list ...string) {
+	for _, v := range list {
+		w.Text(v)
+	}
+}
+
 // Uint writes a number in groups of seven bits. Most numbers need only one.
 func (w *Writer) Uint(v uint64) { w.b = binary.AppendUvarint(w.b, v) }
 
