@@ -167,8 +167,8 @@ func TestOnlyWhatIsTakenFromAHolderElsewhereWaitsForTheDisk(t *testing.T) {
 		a, here := h.party("A"), h.party("B")
 		here.Local = true
 		took := func(do func()) time.Duration {
-			h.sync = time.Second
-			defer func() { h.sync = 0 }()
+			h.sync.Store(int64(time.Second))
+			defer h.sync.Store(0)
 			began := time.Now()
 			do()
 			return time.Since(began)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,7 @@ type house struct {
 	*registry.Core
 	t    *testing.T
 	fs   *vfs.MemFS
-	sync time.Duration // how long the disk takes
+	sync atomic.Int64 // nanoseconds that the disk takes; read by the goroutine that writes the log
 	eng  *pebble.Engine
 	opts registry.Options
 	over endings
@@ -47,7 +48,7 @@ func (h *house) open() {
 	h.t.Helper()
 	slow := errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData {
-			time.Sleep(h.sync)
+			time.Sleep(time.Duration(h.sync.Load()))
 		}
 		return nil
 	})
