@@ -55,7 +55,6 @@ func (e *Engine) gatherLocked(t *tx) {
 		if !strings.HasPrefix(key, engine.ColdLog) {
 			e.recent.set(key, w)
 		}
-		keep = keep && !w.gone // Engine.Read must not find it any more
 		t.writes = append(t.writes, Write{Space: Cold, Key: key, Delete: w.gone, value: w.value, due: never})
 	}
 	if e.open != nil && e.open.kept.Load() && !keep {
