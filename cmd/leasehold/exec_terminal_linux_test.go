@@ -108,6 +108,37 @@ func TestExecLeavesTheTerminalToTheProgram(t *testing.T) {
 		}
 	})
 
+	// A shell goes on with the next command unless Ctrl-C ends it, too. It ends only if the
+	// command that it waits for ended by SIGINT.
+	const script = `leasehold exec --lease l --wait 600 -- sh -c 'echo ready; while :; do sleep 0.05; done'; echo went on`
+	for _, shell := range []string{"sh", "bash"} {
+		ends := func(t *testing.T, c *console) {
+			t.Helper()
+			c.types(ctrlC)
+			if err := c.cmd.Wait(); err == nil || err.Error() != "signal: interrupt" {
+				t.Errorf("the script ended with %v", err)
+			}
+		}
+		t.Run("Ctrl-C in the program ends a script of "+shell, func(t *testing.T) {
+			c := openConsole(t, env, shell, "-c", script)
+			c.sees("ready")
+			ends(t, c)
+		})
+		t.Run("Ctrl-C in the line ends a script of "+shell, func(t *testing.T) {
+			holder := openConsole(t, env, leasehold, "exec", "--lease", "l", "--", "sh", "-c", `echo ready; read x`)
+			holder.sees("ready")
+			c := openConsole(t, env, shell, "-c", script)
+			c.sees("you are number 1 in line")
+			ends(t, c)
+			holder.types("\n")
+			holder.cmd.Wait()
+		})
+	}
+	t.Run("a signal to exec is for the program alone", func(t *testing.T) {
+		c := openConsole(t, env, "sh", "-c", `leasehold exec --lease m -- sh -c 'echo ready; kill -INT $PPID; while :; do sleep 0.05; done'; echo "code $?"`)
+		c.sees("code 130")
+	})
+
 	t.Run("a user who waits is told who is in the way", func(t *testing.T) {
 		holder := openConsole(t, env, leasehold, "exec", "--lease", "w", "--", "sh", "-c", `echo ready; read x`)
 		holder.sees("ready")

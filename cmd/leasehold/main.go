@@ -38,7 +38,11 @@ func main() {
 	// The first signal cancels ctx. A second one ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, terminal.NewOutput(os.Stdout), os.Stderr))
+	code := run(ctx, os.Args[1:], os.Stdin, terminal.NewOutput(os.Stdout), os.Stderr)
+	if code == exit.Interrupted {
+		terminal.EndByInterrupt()
+	}
+	os.Exit(code)
 }
 
 // run executes the command line and returns the exit code. Its arguments are all that

@@ -64,6 +64,10 @@ func (p *Process) tellStop(by syscall.Signal) {
 	}
 }
 
+// GotTerminal reports whether the process was given the terminal, so that keys such as
+// Ctrl-C send their signals to it and not to the caller.
+func (p *Process) GotTerminal() bool { return p.term != nil }
+
 // TakeTerminal takes the terminal back, if the process was given one.
 func (p *Process) TakeTerminal() {
 	if p.term != nil {

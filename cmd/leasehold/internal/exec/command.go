@@ -9,6 +9,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -119,6 +120,10 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 				return cannotRun(cmd, err)
 			}
 			err = runExec(cmd, cfg, hello)
+			if errors.Is(err, errCtrlC) {
+				_ = syscall.Kill(0, syscall.SIGINT) // to the script, make or pipeline that exec is part of
+				return exit.Code(exit.Interrupted)
+			}
 			var refusal *client.Refusal
 			if !errors.As(err, &refusal) {
 				return reply.Refused(cmd, err)

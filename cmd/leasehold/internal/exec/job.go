@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -27,14 +28,19 @@ const orphanGrace = time.Second
 // keeps the connection open. If exec is killed, the session and its leases
 // therefore end only after the watchdog has ended the program.
 type job struct {
-	mark    string
-	grace   time.Duration    // of the watchdog
-	process *process.Process // nil before the start
+	mark        string
+	grace       time.Duration    // of the watchdog
+	process     *process.Process // nil before the start
+	interrupted bool             // exec itself got a SIGINT, and passed it on
 
 	mu       sync.Mutex
 	watchdog *process.Watchdog // nil after the end
 	disarmed bool              // it must not act while exec lives
 }
+
+// errCtrlC says that Ctrl-C ended the program. It reached no other process, because the
+// program had the terminal.
+var errCtrlC = errors.New("the program was interrupted")
 
 // runExec runs the program under its leases. The error is an exit code, or says
 // why the program was not run.
@@ -128,6 +134,8 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	}
 	ended := j.process.Exit()
 	switch {
+	case ended.Number() == syscall.SIGINT && j.process.GotTerminal() && !j.interrupted:
+		return errCtrlC
 	case ended.Signal != "":
 		return exit.Code(exitSignalled + int(ended.Number()))
 	case ended.Code != 0:
@@ -222,6 +230,7 @@ func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, los
 	for {
 		select {
 		case s := <-signals:
+			j.interrupted = j.interrupted || s == syscall.SIGINT
 			_ = j.process.Signal(s.(syscall.Signal)) // an error means that it has just ended
 		case <-j.process.Stopped():
 			j.suspend(h)

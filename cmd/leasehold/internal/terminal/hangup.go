@@ -44,7 +44,23 @@ func UntilQuit(ctx context.Context) (_ context.Context, stop func()) {
 		quitted := quit.Err() != nil && ctx.Err() == nil
 		cancel()
 		if quitted {
-			endByQuit()
+			endBy(syscall.SIGQUIT)
 		}
 	}
+}
+
+// EndByInterrupt ends this process by SIGINT if it is in the foreground of a terminal. A shell
+// ends its script or its loop only if Ctrl-C ended what it waits for. After an exit code of 130
+// it goes on with the next command.
+func EndByInterrupt() {
+	if Is(os.Stderr) && foreground(os.Stderr) && !signal.Ignored(syscall.SIGINT) {
+		endBy(syscall.SIGINT)
+	}
+}
+
+// endBy ends this process by a signal, so that whoever waits for it sees that signal.
+func endBy(s syscall.Signal) {
+	signal.Reset(s)
+	_ = syscall.Kill(os.Getpid(), s) // a process may signal itself
+	select {}                        // another thread may get it
 }

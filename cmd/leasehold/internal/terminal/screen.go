@@ -44,15 +44,8 @@ func OpenScreen(out io.Writer) (*screen, error) {
 func (s *screen) quitOnNormal() {
 	if _, quit := <-s.quit; quit {
 		_, _ = io.WriteString(s.out, screenClose) // an error means that the terminal is gone
-		endByQuit()
+		endBy(syscall.SIGQUIT)
 	}
-}
-
-// endByQuit ends the process by SIGQUIT, so that whoever waits for it sees that signal.
-func endByQuit() {
-	signal.Reset(syscall.SIGQUIT)
-	_ = syscall.Kill(os.Getpid(), syscall.SIGQUIT) // a process may signal itself
-	select {}                                      // another thread may get it
 }
 
 // Close returns to the normal screen and prints last there.
