@@ -53,9 +53,10 @@ is, anything else as JSON.
 It acts as the actor whose token is in LEASEHOLD_TOKEN. Without one it joins the
 run of this directory's project as a new worker of the root layer.
 
-Each call is a separate session: a lease that it takes is released when the call ends.
-In a process that leasehold launched, LEASEHOLD_SESSION lets the call share the
-session of that process, so the lease stays. If the daemon goes away before it has
+Each call is a separate session: a lease that it takes is released when the call ends,
+and a task that it claims goes back to its queue with one attempt less. To hold a lease
+while a program runs, use leasehold exec. In a process that leasehold launched,
+LEASEHOLD_SESSION lets the call share the session of that process, so both stay. If the daemon goes away before it has
 answered, a call with a session or a token is sent again once the daemon is back, for
 up to 30 s.`,
 		Example: `  leasehold call --list
@@ -107,7 +108,15 @@ up to 30 s.`,
 					return err
 				}
 			}
-			return reply.Print(cmd, answer.Object, shown(out, text))
+			if err := reply.Print(cmd, answer.Object, shown(out, text)); err != nil {
+				return err
+			}
+			if hello.Handle == "" {
+				if note := gaveBack(args[0], answer.Object); note != "" {
+					fmt.Fprintln(cmd.ErrOrStderr(), "leasehold: "+note)
+				}
+			}
+			return nil
 		},
 	})
 	f := cmd.Flags()
@@ -193,6 +202,22 @@ func callTool(cmd *cobra.Command, hello server.Hello, name string, given []strin
 		}
 		c = next
 	}
+}
+
+// gaveBack says what the end of a call's own session has given back, since the answer of the
+// tool reads as if the script had it.
+func gaveBack(tool string, answer json.RawMessage) string {
+	const because = " again, because the session of this call has ended; "
+	var claim struct{ Tasks []struct{} }
+	switch tool {
+	case "lease_acquire", "run_lease_acquire", "lease_acquire_many":
+		return "what was leased is free" + because + "leasehold exec holds leases while a program runs"
+	case "task_claim":
+		if json.Unmarshal(answer, &claim) == nil && len(claim.Tasks) > 0 {
+			return "what was claimed is in its queue" + because + "the attempt counts; a worker needs a session that lasts"
+		}
+	}
+	return ""
 }
 
 // inTrace returns a context that belongs to the span in which the script runs,
