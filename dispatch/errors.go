@@ -126,5 +126,5 @@ func forbidden(format string, args ...any) error {
 }
 
 func notFound(format string, args ...any) error {
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrNotFound)
+	return say(ErrNotFound, "no "+format, args...)
 }

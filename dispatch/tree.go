@@ -325,7 +325,7 @@ func actorAt(tx engine.Tx, run Run, path string) (Actor, error) {
 	for name := range strings.SplitSeq(path, Separator) {
 		m, ok := memberNamed(tx, a.Leads, name)
 		if !ok || m.Ended() {
-			return Actor{}, notFound("actor %s in run %q", path, run.Name)
+			return Actor{}, notFound("living actor %s in run %q", path, run.Name)
 		}
 		a = m
 	}

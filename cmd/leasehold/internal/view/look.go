@@ -123,7 +123,7 @@ func unnamedRun(cmd *cobra.Command) bool {
 func nobodyYet(cmd *cobra.Command, args map[string]any, err error) bool {
 	refusal, ok := errors.AsType[*client.Refusal](err)
 	run, _ := args["run"].(string)
-	if !ok || !unnamedRun(cmd) || refusal.Code != "NOT_FOUND" || !strings.HasPrefix(refusal.Text, fmt.Sprintf("run %q", run)) {
+	if !ok || !unnamedRun(cmd) || refusal.Code != "NOT_FOUND" || !strings.HasPrefix(refusal.Text, fmt.Sprintf("no run %q", run)) {
 		return false
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: nobody has joined run %s of this project yet; leasehold runs shows the runs there are\n", run)
