@@ -9,16 +9,19 @@ Without a with statement, open begins the session and close ends it. Servers are
 http://host:port, https://host or unix:///path of a daemon's socket. A refusal is a
 Refusal, whose code says what happened. Nobody renews a lease by itself: call
 lease_renew at a third of its TTL, for instance in a thread: threads may share a client.
+All calls of a client are one holder, which gets its own lease again ("reentrant": True).
+To have two threads exclude one another, give each a name of its own: as_="one".
 A fork acts in the session of its parent, and its close does not end it.
 
 A call whose connection breaks, or that the server cannot answer now, is sent again until
 outage (seconds) is over. A call that is sent again with the same call_key has one effect.
-One that ends by a time-out or by Ctrl-C is cancelled: what it was granted is given back,
-and what it enqueued is removed. Its other effects stay, as what kv_set wrote, and so do
-all if the server is not reached: the text of the time-out says so.
-If no server answers, or only a proxy does, with a status from 500 on, the exception is
-Unanswered if the call may have taken effect, and otherwise that of the last connection. If the session has ended, as after 15 minutes
-without a call, the next call opens another, and what was held before is lost.
+A call that ends by a time-out or by Ctrl-C is cancelled: what it was granted is given back,
+and what it enqueued is removed. Its other effects stay, such as what kv_set wrote. All of
+its effects stay if the server is not reached; the text of the time-out says so. If no
+server answers, or only a proxy does, with a status from 500 on, the exception is Unanswered
+if the call may have taken effect, and otherwise that of the last connection. If the session
+has ended, as after 15 minutes without a call, the next call opens another, and what was
+held before is lost.
 
 Generated from the OpenAPI document by client/generate: do not edit.
 """

@@ -16,11 +16,12 @@
 //
 // A call whose connection breaks, or that the server cannot answer now, is sent again until
 // outage is over. A call without an answer ends with a TimeoutError once timeout is over. It
-// is cancelled, as one that its signal ends is: what it was granted is given back, and what it
-// enqueued is removed. Its other effects stay, as what kv_set wrote, and so do all if the server
-// is not reached: the text of the TimeoutError says so. If no server answers, or only a proxy does to a
-// call that may have taken effect, an Unanswered is thrown, which says whether it may have. If the session has ended, as after
-// 15 minutes without a call, the next call opens another, and what was held before is lost.
+// is cancelled, like a call that its signal ends: what it was granted is given back, and what
+// it enqueued is removed. Its other effects stay, such as what kv_set wrote. All of its effects
+// stay if the server is not reached; the text of the TimeoutError says so. If no server
+// answers, or only a proxy does to a call that may have taken effect, an Unanswered is thrown,
+// which says whether it may have. If the session has ended, as after 15 minutes without a
+// call, the next call opens another, and what was held before is lost.
 //
 // Generated from the OpenAPI document by client/generate: do not edit.
 

@@ -1,4 +1,4 @@
-// Command leasehold keeps parallel coding agents from trampling on one another.
+// Command leasehold keeps coding agents that work side by side out of each other's way.
 //
 // [root] lists the commands; each is in a package below internal. A command returns
 // an error, and only [run] prints it and turns it into an exit code.
@@ -117,10 +117,10 @@ const (
 func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leasehold",
-		Short: "Keep parallel coding agents off each other's toes",
-		Long: `Leasehold keeps parallel coding agents off each other's toes: an agent leases what it
-is about to touch. A daemon grants the leases over MCP and releases those of an agent
-that crashes or disconnects.
+		Short: "Keep coding agents out of each other's way",
+		Long: `Leasehold keeps coding agents that work side by side out of each other's way: an agent
+leases what it is about to touch. A daemon grants the leases over MCP and releases those
+of an agent that crashes or disconnects.
 
 Exit codes: 0 ok; 1 refused or failed; 2 wrong usage; 130 interrupted.
 
@@ -145,7 +145,7 @@ Environment:
   # see who holds what, as it changes
   leasehold leases --watch
 
-  # see what leasehold promises, told by a daemon of its own
+  # see what leasehold promises, shown with a separate daemon
   leasehold spotlight run-contention`,
 		Version:       build.Version(),
 		SilenceUsage:  true,

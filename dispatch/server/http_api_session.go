@@ -37,7 +37,7 @@ func (e *endpoint) sessionFor(r *http.Request, actor dispatch.Actor, route *api.
 	handle := r.Header.Get(apiSession)
 	if handle == "" && route.Holds {
 		return nil, new(api.Refuse(&registry.ArgumentError{
-			Argument: apiSession, Problem: "must be given: what this grants ends with a session; POST " + api.Prefix + "/sessions opens one",
+			Argument: apiSession, Problem: "must be given: what this grants ends with a session; POST " + api.Prefix + "/sessions opens one, and so does open in the clients for Python and JavaScript",
 		}))
 	}
 	if handle != "" {

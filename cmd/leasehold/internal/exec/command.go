@@ -87,6 +87,8 @@ exec acts as the actor whose token is in LEASEHOLD_TOKEN. It opens its own sessi
 even if LEASEHOLD_SESSION names one, so that the lease ends if exec dies. It cannot
 re-enter a lease that the calling agent already holds; it waits for it. Without a
 token it joins the run of this directory's project as a new worker of the root layer.
+A lease excludes only those in the same run: from cron, or from two clones of one
+repository, name one run with --run.
 
 Exit codes: that of the program; 128 and the number of the signal that ended it; 75
 the lease was not obtained, stderr says who holds it; 76 it was lost; 126 the program
@@ -96,6 +98,9 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 
   # wait up to ten minutes in line, then give up
   leasehold exec --lease db/schema --wait 600 -- make migrate
+
+  # from cron, which starts elsewhere
+  leasehold exec --run site --lease deploy --wait 600 -- make -C site deploy
 
   # all or nothing
   leasehold exec --lease port:8080 --lease port:8081 -- npm test
