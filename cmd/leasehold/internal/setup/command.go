@@ -322,9 +322,14 @@ func linesOf(text string) (lines []string) {
 	return lines
 }
 
-// draw prints each file with the lines that are removed and added, and the notes.
+// sameLines is how many equal lines are worth a reference to where they are shown first.
+const sameLines = 10
+
+// draw prints each file with the lines that are removed and added, and the notes. What
+// several files have in common, such as the block for models, is shown once.
 func (s summary) draw(out io.Writer) {
 	p := terminal.PaintFor(out)
+	first := make(map[string]string) // the file where a text is shown
 	for _, plan := range s.plans {
 		fmt.Fprintf(out, "%-7s  %s  (%s)\n", plan.state, p.Bold(terminal.Printable(plan.shown)), strings.Join(plan.clients, ", "))
 		if plan.problem != nil {
@@ -346,11 +351,19 @@ func (s summary) draw(out io.Writer) {
 				removed, added = removed[:len(removed)-1], added[:len(added)-1]
 			}
 			fmt.Fprintf(out, "         line %d\n", line)
-			for _, text := range removed {
-				fmt.Fprintf(out, "         - %s\n", text)
-			}
-			for _, text := range added {
-				fmt.Fprintf(out, "         + %s\n", text)
+			for _, change := range []struct {
+				sign  string
+				lines []string
+			}{{"-", removed}, {"+", added}} {
+				text := "         " + change.sign + " " + strings.Join(change.lines, "\n         "+change.sign+" ") + "\n"
+				switch file, shown := first[text]; {
+				case len(change.lines) == 0:
+				case shown && len(change.lines) >= sameLines:
+					fmt.Fprintf(out, "         %s the same %d lines as in %s\n", change.sign, len(change.lines), file)
+				default:
+					first[text] = terminal.Printable(plan.shown)
+					fmt.Fprint(out, text)
+				}
 			}
 		}
 	}

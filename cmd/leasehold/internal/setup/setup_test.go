@@ -762,6 +762,18 @@ func TestItAsks(t *testing.T) {
 	}
 }
 
+// Most of what setup writes for several clients is one text, which nobody wants to read for
+// each of them.
+func TestItShowsTheBlockForModelsOnce(t *testing.T) {
+	h := newHome(t)
+	for _, c := range []struct{ flag, sign string }{{"--yes", "+"}, {"--uninstall", "-"}} {
+		out, _ := h.run("claude", "codex", "gemini", c.flag) // without --yes, --uninstall only shows what it would do
+		if strings.Count(out, c.sign+" ## Leases\n") != 1 || strings.Count(out, c.sign+" the same ") != 2 || !strings.Contains(out, " lines as in "+h.path(".claude/CLAUDE.md")+"\n") {
+			t.Errorf("%s shows\n%s", c.flag, out)
+		}
+	}
+}
+
 // What is removed from the middle of a line is shown from where it begins.
 func TestItShowsWhatItRemovesFromALine(t *testing.T) {
 	h := newHome(t)
