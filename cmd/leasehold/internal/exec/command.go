@@ -127,6 +127,7 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 			err = runExec(cmd, cfg, hello)
 			if errors.Is(err, errCtrlC) {
 				_ = syscall.Kill(0, syscall.SIGINT) // to the script, make or pipeline that exec is part of
+				time.Sleep(100 * time.Millisecond)  // make is confused if it sees the end of exec first
 				return exit.Code(exit.Interrupted)
 			}
 			var refusal *client.Refusal
