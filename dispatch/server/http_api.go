@@ -149,7 +149,7 @@ func (f *apiForm) become(a api.Answer) []byte {
 	return a.Body
 }
 
-func (*apiForm) accepts(*http.Request) (json, stream bool) { return true, false }
+func (*apiForm) accepts() (json, stream bool) { return true, false }
 
 func (f *apiForm) write(w http.ResponseWriter, _ []byte, timeout time.Duration) error {
 	return writeAnswer(w, f.Answer, timeout)

@@ -40,7 +40,9 @@ var errClientGone = errors.New("the client closed the request")
 // post handles one message. If the client closes the request, its call is
 // cancelled, because the answer has no other way to the client.
 func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
-	body, status, err := e.readBody(w, r, actor.ID)
+	var form rpcForm
+	form.json, form.stream = accepts(r)
+	body, status, err := e.readBody(w, r, form, actor.ID)
 	if err != nil {
 		tryLine(w, status, wire.ErrorReply(nil, wire.InvalidRequest, err.Error(), nil), e.server.opts.WriteTimeout)
 		return
@@ -53,8 +55,6 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 		tryLine(w, http.StatusBadRequest, fault, e.server.opts.WriteTimeout)
 		return
 	}
-	asJSON, _ := accepts(r)
-	form := rpcForm{onStream: !asJSON}
 	if env.Method == wire.Initialize && env.Request() {
 		e.initialize(w, r, actor, env, body, form)
 		return
@@ -76,11 +76,11 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 	}
 }
 
-func (e *endpoint) readBody(w http.ResponseWriter, r *http.Request, actor uuid.UUID) (body []byte, status int, err error) {
+func (e *endpoint) readBody(w http.ResponseWriter, r *http.Request, f rpcForm, actor uuid.UUID) (body []byte, status int, err error) {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/json" {
 		return nil, http.StatusUnsupportedMediaType, errors.New("Content-Type must be application/json")
 	}
-	if asJSON, asStream := accepts(r); !asJSON && !asStream {
+	if !f.json && !f.stream {
 		return nil, http.StatusNotAcceptable, errNotAcceptable
 	}
 	return e.readAll(w, r, actor)
@@ -209,7 +209,7 @@ func (hs *httpSession) notified(env wire.Message) {
 // A webForm is the form in which a request over HTTP is answered.
 type webForm interface {
 	form
-	accepts(r *http.Request) (json, stream bool)
+	accepts() (json, stream bool)
 	write(w http.ResponseWriter, body []byte, timeout time.Duration) error
 	noSession(w http.ResponseWriter, env *wire.Message, timeout time.Duration)
 	unanswered(w http.ResponseWriter, cause error) // the call was cancelled, or another request has it
@@ -222,13 +222,13 @@ type webForm interface {
 // rpcForm is MCP's streamable HTTP.
 type rpcForm struct {
 	mcpForm
-	onStream bool // the client takes every answer on a stream, and none as JSON
+	json, stream bool // what the client accepts
 }
 
-func (rpcForm) accepts(r *http.Request) (json, stream bool) { return accepts(r) }
+func (f rpcForm) accepts() (json, stream bool) { return f.json, f.stream }
 
 func (f rpcForm) write(w http.ResponseWriter, line []byte, timeout time.Duration) error {
-	if !f.onStream {
+	if f.json {
 		return writeLine(w, http.StatusOK, line, timeout)
 	}
 	stream := newEventStream(w, timeout)
@@ -367,7 +367,7 @@ func (hs *httpSession) unread(c *request) {
 // answer writes the reply when it comes, and reports whether it was written to
 // a client that was there. If not, the reply may still be coming.
 func (hs *httpSession) answer(w http.ResponseWriter, r *http.Request, c *request, reply chan []byte, f webForm) bool {
-	asJSON, asStream := f.accepts(r)
+	asJSON, asStream := f.accepts()
 	if asJSON {
 		if written, over := hs.answerAtOnce(w, r, c, reply, f, asStream); over {
 			return written
