@@ -3,7 +3,6 @@ package view
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -113,29 +112,18 @@ func (s *stream) run(cmd *cobra.Command) error {
 	if s.follow {
 		terminal.EndUnread(out)
 	}
-	c, err := connection.Operator(cmd, false)
-	if connection.NoneRuns(err) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v; there is nothing to show\n", err)
-		if !s.follow {
-			return s.nothing(out)
+	err := show(cmd, s.follow, func() error {
+		if s.follow {
+			return nil
 		}
-		c, err = awaitDaemon(cmd)
-	} else if s.follow && errors.Is(err, connection.ErrNoDaemon) {
-		c, err = comeBack(cmd)
-	}
-	for err == nil {
-		err = s.copy(ctx, c, out, cmd.ErrOrStderr())
-		c.Close()
-		if !s.follow || err == nil {
-			break
-		}
-		if ctx.Err() != nil {
+		return s.nothing(out)
+	}, func(c *client.Client) error {
+		err := s.copy(ctx, c, out, cmd.ErrOrStderr()) // s.since continues with the next daemon without a gap
+		if s.follow && ctx.Err() != nil {
 			return nil // Ctrl-C ends it normally
 		}
-		if connection.BrokeOff(err) { // s.since continues without a gap
-			c, err = comeBack(cmd)
-		}
-	}
+		return err
+	})
 	if nobodyYet(cmd, s.args, err) {
 		return s.nothing(out)
 	}

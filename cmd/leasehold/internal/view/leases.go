@@ -50,7 +50,7 @@ directory, its branch and the pid of its client, as far as they are known.`,
 }
 
 func leasesLook() *look {
-	return &look{tool: "operator_leases", empty: `{"leases":[]}`, pages: "leases"}
+	return &look{tool: "operator_leases", empty: `{"leases":[]}`, paged: true}
 }
 
 // shownLease is a lease in the format of operator_leases.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ type look struct {
 	empty string // the answer if there is nothing
 	args  map[string]any
 	draw  drawing
-	pages string // the list of which an answer may have only the first page, or ""
+	paged bool // an answer may have only the first page of its lists
 
 	connection.Reply
 	watch   bool
@@ -55,29 +56,36 @@ func (l *look) run(cmd *cobra.Command) error {
 		defer stop()
 		cmd.SetContext(ctx)
 	}
+	return l.Refused(cmd, show(cmd, l.watch, func() error { return l.showEmpty(out) }, func(c *client.Client) error {
+		if l.watch {
+			return l.Follow(cmd.Context(), c, out, true)
+		}
+		return l.once(cmd, c, out)
+	}))
+}
+
+// show runs read with a connection of the operator, or empty if no daemon runs. A watch
+// goes on with the next daemon.
+func show(cmd *cobra.Command, watch bool, empty func() error, read func(*client.Client) error) error {
 	c, err := connection.Operator(cmd, false)
 	if connection.NoneRuns(err) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v; there is nothing to show\n", err)
-		if err := l.showEmpty(out); err != nil || !l.watch {
+		if err := empty(); err != nil || !watch {
 			return err
 		}
 		c, err = awaitDaemon(cmd)
-	} else if l.watch && errors.Is(err, connection.ErrNoDaemon) {
+	} else if watch && errors.Is(err, connection.ErrNoDaemon) {
 		c, err = comeBack(cmd)
 	}
 	for err == nil {
-		if l.watch {
-			err = l.Follow(cmd.Context(), c, out, true)
-		} else {
-			err = l.once(cmd, c, out)
-		}
+		err = read(c)
 		c.Close()
-		if !l.watch || !connection.BrokeOff(err) {
+		if !watch || !connection.BrokeOff(err) {
 			break
 		}
 		c, err = comeBack(cmd)
 	}
-	return l.Refused(cmd, err)
+	return err
 }
 
 // showEmpty shows the answer if there is nothing, as without a daemon.
@@ -135,7 +143,7 @@ func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
 	if nobodyYet(cmd, l.args, err) {
 		return l.showEmpty(out)
 	}
-	if err == nil && l.pages != "" {
+	if err == nil && l.paged {
 		answer.Object, err = l.allPages(cmd.Context(), c, answer.Object)
 	}
 	if err != nil {
@@ -155,36 +163,39 @@ func (l *look) once(cmd *cobra.Command, c *client.Client, out io.Writer) error {
 	return err
 }
 
-// reserved is a second list in the pages of leases.
-const reserved = "reserved"
-
-// allPages asks for the pages after the first, and returns an object with all of the list.
-// A list may have 100 000 elements, so none of them is decoded here.
+// allPages asks for the pages after the first, and returns an object with the lists of all
+// pages. A list may have 100 000 elements, so none of them is decoded here.
 func (l *look) allPages(ctx context.Context, c *client.Client, first json.RawMessage) (json.RawMessage, error) {
-	lists := map[string][][]byte{l.pages: {}, reserved: {}} // of the pages, without their brackets
+	var names []string               // of the lists
+	lists := make(map[string][]byte) // the elements, each page's after a comma
 	args := maps.Clone(l.args)
 	for page := first; ; {
 		var next string
 		for name, value := range wire.Members(page) {
-			switch string(name) {
-			case l.pages, reserved:
-				items := bytes.TrimSuffix(bytes.TrimPrefix(value, []byte("[")), []byte("]"))
-				if len(items) > 0 {
-					lists[string(name)] = append(lists[string(name)], items)
-				}
-			case "next":
+			list := string(name)
+			if list == "next" {
 				next, _ = wire.TextOf(value)
+			}
+			items, ok := bytes.CutPrefix(value, []byte("["))
+			if !ok {
+				continue
+			}
+			if !slices.Contains(names, list) {
+				names = append(names, list)
+			}
+			if items = bytes.TrimSuffix(items, []byte("]")); len(items) > 0 {
+				lists[list] = append(append(lists[list], ','), items...)
 			}
 		}
 		if next == "" {
 			if args["after"] == nil {
 				return first, nil
 			}
-			whole := fmt.Appendf(nil, "{%q:[%s]", l.pages, bytes.Join(lists[l.pages], []byte(",")))
-			if kept := lists[reserved]; len(kept) > 0 {
-				whole = fmt.Appendf(whole, ",%q:[%s]", reserved, bytes.Join(kept, []byte(",")))
+			var whole []byte
+			for _, list := range names {
+				whole = fmt.Appendf(whole, ",%q:[%s]", list, bytes.TrimPrefix(lists[list], []byte(",")))
 			}
-			return append(whole, '}'), nil
+			return fmt.Appendf(nil, "{%s}", whole[1:]), nil
 		}
 		args["after"] = next
 		answer, err := connection.Call(ctx, c, l.tool, args)
