@@ -63,11 +63,11 @@ been refused. git commit --no-verify skips the hooks.`,
 			Example:   "  leasehold guard " + c.use + " git",
 			ValidArgs: []string{"git"}, Args: cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 			RunE: func(cmd *cobra.Command, _ []string) (failed error) {
-				for _, name := range Hooks {
-					hook, err := Find(cmd.Context(), ".", name)
-					if err != nil {
-						return err
-					}
+				hooks, err := Find(cmd.Context(), ".")
+				if err != nil {
+					return err
+				}
+				for _, hook := range hooks {
 					failed = errors.Join(failed, c.run(cmd.OutOrStdout(), hook))
 				}
 				return failed
@@ -77,26 +77,28 @@ been refused. git commit --no-verify skips the hooks.`,
 	return cmd
 }
 
-// Find returns where git looks for a hook of the repository that contains
-// dir.
-func Find(ctx context.Context, dir, name string) (string, error) {
+// Find returns where git looks for each of [Hooks] of the repository that contains dir.
+func Find(ctx context.Context, dir string) (hooks []string, err error) {
 	git := exec.CommandContext(ctx, "git", "rev-parse", "--git-path", "hooks")
 	git.Dir = dir
 	var said bytes.Buffer
 	git.Stderr = &said
 	out, err := git.Output()
 	if errors.Is(err, exec.ErrNotFound) {
-		return "", exit.Hint(errors.New("git is not in the PATH"), "install git, or add its directory to the PATH")
+		return nil, exit.Hint(errors.New("git is not in the PATH"), "install git, or add its directory to the PATH")
 	}
 	if err != nil {
-		return "", exit.Hint(fmt.Errorf("git does not say where its hooks are: %s", cmp.Or(strings.TrimSpace(said.String()), err.Error())), "run it in a repository")
+		return nil, exit.Hint(fmt.Errorf("git does not say where its hooks are: %s", cmp.Or(strings.TrimSpace(said.String()), err.Error())), "run it in a repository")
 	}
-	hooks := strings.TrimSuffix(string(out), "\n")
-	if !filepath.IsAbs(hooks) { // it is below dir
-		hooks = filepath.Join(dir, hooks)
+	directory := strings.TrimSuffix(string(out), "\n")
+	if !filepath.IsAbs(directory) { // it is below dir
+		directory = filepath.Join(dir, directory)
 	}
-	hooks, err = filepath.Abs(hooks)
-	return filepath.Join(hooks, name), err
+	directory, err = filepath.Abs(directory)
+	for _, name := range Hooks {
+		hooks = append(hooks, filepath.Join(directory, name))
+	}
+	return hooks, err
 }
 
 // husky writes its own hooks where git looks for them, at each npm install. Each of them

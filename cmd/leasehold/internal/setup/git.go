@@ -18,33 +18,37 @@ var git = client{
 		if _, err := os.Stat(filepath.Join(m.top, ".git")); err != nil || !m.has("git") {
 			return false
 		}
-		_, err := guard.Find(context.Background(), m.top, guard.Hooks[0])
+		_, err := guard.Find(context.Background(), m.top)
 		return err == nil
 	},
-	files: func(m machine, _ bool) (hooks []file) {
-		for _, name := range guard.Hooks {
-			f := file{path: m.top, hook: name}
-			if hook, err := guard.Find(context.Background(), m.top, name); err == nil {
-				if husky, is := guard.Husky(hook); is {
-					f = file{path: husky, text: huskyText{}, note: "husky runs this file; commit it, so that the clones of others have it too"}
-				}
-			}
-			hooks = append(hooks, f)
+	files: func(m machine, _ bool) (files []file) {
+		hooks, err := guard.Find(context.Background(), m.top)
+		if err != nil {
+			return []file{{path: m.top, hook: true, problem: err}}
 		}
-		return hooks
+		_, none := os.Stat(filepath.Join(m.top, ".husky"))
+		for _, hook := range hooks {
+			f := file{path: hook, hook: true}
+			if husky, is := guard.Husky(hook); is {
+				f = file{path: husky, text: huskyText{}, note: "husky runs this file; commit it, so that the clones of others have it too"}
+			} else if none == nil {
+				f.note = "once husky is installed here, git no longer reads this file: then run leasehold setup git again"
+			}
+			files = append(files, f)
+		}
+		return files
 	},
 	note: func(bool) string { return "" },
 }
 
-// planHook plans to install a hook of the repository at top.
-func planHook(top, name string) plan {
-	p := plan{clients: []string{git.name}, shown: top, state: refused, hook: true}
-	hook, err := guard.Find(context.Background(), top, name)
-	if err != nil {
-		p.problem = err
+// planHook plans to install a hook.
+func planHook(f file) plan {
+	hook := f.path
+	p := plan{clients: []string{git.name}, shown: hook, state: refused, problem: f.problem, hook: true}
+	if p.problem != nil {
 		return p
 	}
-	p.shown, p.file = hook, snapshot{path: realPath(hook), mode: 0o755}
+	p.file = snapshot{path: realPath(hook), mode: 0o755}
 	is, text, err := guard.Look(hook)
 	if err == nil && is == guard.Other {
 		err = guard.Movable(hook)
@@ -68,9 +72,7 @@ func planHook(top, name string) plan {
 		p.state = create
 	}
 	p.edits = []edit{install}
-	if _, err := os.Stat(filepath.Join(top, ".husky")); err == nil {
-		p.note = strings.TrimPrefix(p.note+"; once husky is installed here, git no longer reads this file: then run leasehold setup git again", "; ")
-	}
+	p.note = strings.Trim(p.note+"; "+f.note, "; ")
 	return p
 }
 

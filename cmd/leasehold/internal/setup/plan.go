@@ -49,7 +49,7 @@ func planSetup(m machine, chosen []client, project bool) (plans []plan) {
 		var own []plan
 		for _, f := range c.files(m, project) {
 			p := f.plan(c.name)
-			if to, out := leadsOut(m.top, f.path); project && f.hook == "" && out {
+			if to, out := leadsOut(m.top, f.path); project && !f.hook && out {
 				p.state, p.problem = refused, fmt.Errorf("a link leads out of the project, to %s", to)
 			}
 			if project && !p.file.exists {
@@ -70,7 +70,7 @@ func planSetup(m machine, chosen []client, project bool) (plans []plan) {
 				plans = append(plans, p)
 				continue
 			}
-			if !slices.Contains(plans[i].clients, c.name) { // git says of both hooks alike why there are none
+			if !slices.Contains(plans[i].clients, c.name) { // both hooks of git may be one file
 				plans[i].clients = append(plans[i].clients, c.name)
 			}
 		}
@@ -94,8 +94,8 @@ func leadsOut(top, path string) (to string, out bool) {
 }
 
 func (f file) plan(client string) plan {
-	if f.hook != "" {
-		return planHook(f.path, f.hook)
+	if f.hook {
+		return planHook(f)
 	}
 	p := plan{clients: []string{client}, shown: f.path, state: same}
 	refuse := func(err error) plan {
