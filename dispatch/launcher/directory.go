@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,21 +130,17 @@ func FindStarted(base, run, path string) (*Directory, error) {
 // directoriesOf returns run itself if that is a run directory, and otherwise the
 // directories in base of runs of that name, the last one first.
 func directoriesOf(base, run string) (list []*Directory, err error) {
-	found := []string{run}
-	if _, err := os.Stat(filepath.Join(run, runFile)); err != nil {
-		found = runDirectories(base, filepath.Base(run))
+	if _, err := os.Stat(filepath.Join(run, runFile)); err == nil {
+		path, err := filepath.Abs(run)
+		return []*Directory{{Path: path}}, err
 	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("no run %q: neither a run directory nor below %s", run, base)
+	whole, err := filepath.Abs(base)
+	list = runDirectories(whole, filepath.Base(run))
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("no run %q: neither a run directory nor below %s", run, base)
 	}
-	slices.Sort(found)
-	for _, path := range slices.Backward(found) {
-		if path, err = filepath.Abs(path); err != nil {
-			return nil, err
-		}
-		list = append(list, &Directory{Path: path})
-	}
-	return list, nil
+	slices.Reverse(list)
+	return list, err
 }
 
 // lock makes this process the only one that dispatches the run of the directory, until
@@ -171,53 +166,28 @@ func (d *Directory) dispatchedBy(who string) error {
 	if err == nil && f.Dispatcher.Alive() {
 		who = fmt.Sprintf("process %d", f.Dispatcher.PID)
 	}
-	return fmt.Errorf("run %s is dispatched by %s: wait for it, or end it", filepath.Base(filepath.Dir(d.Path)), who)
+	return fmt.Errorf("run %s is dispatched by %s: wait for it, or end it", d.run(), who)
 }
 
 // runDirectories returns the directories in base of the runs whose name matches a
-// pattern. Only the name is a pattern: base may contain any character.
-func runDirectories(base, run string) []string {
+// pattern, sorted. Only the name is a pattern: base may contain any character.
+func runDirectories(base, run string) (list []*Directory) {
 	found, _ := fs.Glob(os.DirFS(base), path.Join(run, "*", runFile)) // a bad pattern is no run's name
-	for i, file := range found {
-		found[i] = filepath.Join(base, filepath.Dir(file))
+	for _, file := range found {
+		list = append(list, &Directory{Path: filepath.Join(base, filepath.Dir(file))})
 	}
-	return found
+	return list
 }
+
+// run returns the name in the path of the directory.
+func (d *Directory) run() string { return filepath.Base(filepath.Dir(d.Path)) }
 
 // RunNames returns the names of the runs that have directories in base.
 func RunNames(base string) (names []string) {
-	for _, dir := range runDirectories(base, "*") {
-		if name := filepath.Base(filepath.Dir(dir)); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+	for _, d := range runDirectories(base, "*") {
+		names = append(names, d.run())
 	}
-	return names
-}
-
-// Unfinished returns the directories in base of runs that have no summary and
-// whose dispatcher is gone. Their processes may still exist.
-func Unfinished(base string) (list []*Directory, files []RunFile) {
-	for _, path := range runDirectories(base, "*") {
-		d := &Directory{Path: path}
-		file, err := d.RunFile()
-		if err != nil || file.RunID == "" || file.Dispatcher.Alive() || d.Finished() {
-			continue
-		}
-		list, files = append(list, d), append(files, file)
-	}
-	return list, files
-}
-
-// EndLeftovers ends the remaining processes of such runs.
-func EndLeftovers(ctx context.Context, base string) error {
-	var errs []error
-	list, files := Unfinished(base)
-	for i, f := range files {
-		if _, err := process.End(ctx, f.mark(), 0); err != nil {
-			errs = append(errs, fmt.Errorf("what is left of the run in %s: %w", list[i].Path, err))
-		}
-	}
-	return errors.Join(errs...)
+	return slices.Compact(names)
 }
 
 // Finished reports whether the run is over.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,15 +110,19 @@ func TestUnfinishedRunsAreThoseWhoseDispatcherIsGone(t *testing.T) {
 		return d
 	}
 	left := make("left", launcher.RunFile{RunID: "1", Dispatcher: gone})
-	make("running", launcher.RunFile{RunID: "2", Dispatcher: process.Find(os.Getpid()).Peer})
-	make("unborn", launcher.RunFile{Dispatcher: gone})
+	running := make("running", launcher.RunFile{RunID: "2", Dispatcher: process.Find(os.Getpid()).Peer})
+	unborn := make("unborn", launcher.RunFile{Dispatcher: gone})
 	over := make("over", launcher.RunFile{RunID: "3", Dispatcher: gone})
 	if err := os.WriteFile(filepath.Join(over.Path, "summary.json"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	found, files := launcher.Unfinished(base)
-	if len(found) != 1 || found[0].Path != left.Path || files[0].RunID != "1" {
-		t.Errorf("unfinished: %v %v, want %s", found, files, left.Path)
+	for _, d := range []*launcher.Directory{left, running, unborn, over} {
+		if d.Left() != (d == left) {
+			t.Errorf("%s is left: %v", d.Path, d.Left())
+		}
+	}
+	if names := launcher.RunNames(base); !slices.Equal(names, []string{"left", "over", "running", "unborn"}) {
+		t.Errorf("there are %v", names)
 	}
 }
 
@@ -187,7 +192,7 @@ func TestOldDirectoriesAreDeleted(t *testing.T) {
 		_, err := os.Stat(d.Path)
 		return errors.Is(err, fs.ErrNotExist)
 	}
-	if launcher.DeleteExpired(t.Context(), base); gone() {
+	if err := launcher.TidyUp(t.Context(), base, true); err != nil || gone() {
 		t.Error("one of today is deleted")
 	}
 	old := time.Now().Add(-launcher.KeepDirectories - time.Hour)
@@ -196,10 +201,10 @@ func TestOldDirectoriesAreDeleted(t *testing.T) {
 	}
 	interrupted, cancel := context.WithCancel(t.Context())
 	cancel()
-	if launcher.DeleteExpired(interrupted, base); gone() {
+	if err := launcher.TidyUp(interrupted, base, true); err != nil || gone() {
 		t.Error("after an interrupt one is deleted")
 	}
-	if launcher.DeleteExpired(t.Context(), base); !gone() {
+	if err := launcher.TidyUp(t.Context(), base, true); err != nil || !gone() {
 		t.Error("an old one is left")
 	}
 }

@@ -55,3 +55,8 @@ func OpenOutput(name string, max int64) (Output, error) {
 
 // Rotate starts the file over if it is full.
 func (o Output) Rotate() error { return o.rotate() }
+
+func (d *Directory) Left() bool {
+	_, left := d.left()
+	return left
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 // KeepDirectories is how long the directory of a run is kept after the run has ended.
@@ -30,8 +31,7 @@ func DeleteDirectories(base, run, daemon string) (deleted int, kept []KeptDirect
 	if dispatch.CheckRun(run) != nil { // it would be a pattern, or another directory
 		return 0, nil
 	}
-	for _, path := range runDirectories(base, run) {
-		d := &Directory{Path: path}
+	for _, d := range runDirectories(base, run) {
 		f, err := d.RunFile()
 		if err == nil && (f.Run != run || f.Socket != daemon) {
 			continue
@@ -40,7 +40,7 @@ func DeleteDirectories(base, run, daemon string) (deleted int, kept []KeptDirect
 			err = d.delete()
 		}
 		if err != nil {
-			kept = append(kept, KeptDirectory{path, err.Error()})
+			kept = append(kept, KeptDirectory{d.Path, err.Error()})
 		} else {
 			deleted++
 		}
@@ -51,8 +51,8 @@ func DeleteDirectories(base, run, daemon string) (deleted int, kept []KeptDirect
 // RunsThrough returns the names of the runs that have directories in base and whose agents
 // reached that daemon.
 func RunsThrough(base, daemon string) (names []string) {
-	for _, path := range runDirectories(base, "*") {
-		if f, err := (&Directory{Path: path}).RunFile(); err == nil && f.Socket == daemon {
+	for _, d := range runDirectories(base, "*") {
+		if f, err := d.RunFile(); err == nil && f.Socket == daemon {
 			names = append(names, f.Run)
 		}
 	}
@@ -60,19 +60,34 @@ func RunsThrough(base, daemon string) (names []string) {
 	return slices.Compact(names)
 }
 
-// DeleteExpired deletes the directories in base of runs that ended more than
-// [KeepDirectories] ago, as [DeleteDirectories] does, until ctx ends. Thousands take
-// seconds.
-func DeleteExpired(ctx context.Context, base string) {
-	for _, path := range runDirectories(base, "*") {
+// TidyUp ends what is left of runs that have a directory in base and whose dispatcher was
+// killed together with its watchdog. With expired, it also deletes the directories of runs
+// that ended more than [KeepDirectories] ago, as [DeleteDirectories] does. Thousands take
+// seconds, so it stops when ctx ends.
+func TidyUp(ctx context.Context, base string, expired bool) error {
+	var errs []error
+	for _, d := range runDirectories(base, "*") {
 		if ctx.Err() != nil {
-			return
+			break
 		}
-		summary, err := os.Stat(filepath.Join(path, summaryFile))
-		if err == nil && time.Since(summary.ModTime()) > KeepDirectories {
-			_ = (&Directory{Path: path}).delete() // what stays is named when somebody deletes it
+		if summary, err := os.Stat(filepath.Join(d.Path, summaryFile)); err == nil {
+			if expired && time.Since(summary.ModTime()) > KeepDirectories {
+				_ = d.delete() // what stays is named when somebody deletes it
+			}
+		} else if f, left := d.left(); left {
+			if _, err := process.End(ctx, f.mark(), 0); err != nil {
+				errs = append(errs, fmt.Errorf("what is left of the run in %s: %w", d.Path, err))
+			}
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// left reports whether the run began, has no summary and has lost its dispatcher. Its processes
+// may still exist.
+func (d *Directory) left() (f RunFile, left bool) {
+	f, err := d.RunFile()
+	return f, err == nil && f.RunID != "" && !f.Dispatcher.Alive() && !d.Finished()
 }
 
 func (d *Directory) delete() error {

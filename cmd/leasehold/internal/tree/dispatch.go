@@ -128,21 +128,11 @@ func (j *dispatchJob) do(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if j.dir == "" { // another directory is the user's own
-		launcher.DeleteExpired(cmd.Context(), base)
+	interrupts, stop, err := tidied(cmd, base, j.dir == "")
+	if err != nil {
+		return err
 	}
-	// From here on an interrupt goes to the run, which ends in order. An
-	// interrupt before this point has ended the command's context.
-	interrupts, stop := interruptsOf()
 	defer stop()
-	if cmd.Context().Err() != nil {
-		return context.Cause(cmd.Context())
-	}
-	// End the processes of an earlier dispatcher that was killed together with
-	// its watchdog.
-	if err := launcher.EndLeftovers(cmd.Context(), base); err != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v\n", err)
-	}
 	resume := dir != nil
 	if !resume {
 		if dir, err = launcher.NewDirectory(base, m.Run.Name, time.Now()); err != nil {
@@ -253,6 +243,21 @@ func (j *dispatchJob) report(out io.Writer, s launcher.Summary) error {
 	}
 	_, err := io.WriteString(out, drawSummary(s, terminal.PaintFor(out)))
 	return err
+}
+
+// tidied tidies up the directory of all runs, of which only the usual one is not the user's
+// own. From then on an interrupt goes to the run, which ends in order: see interruptsOf. An
+// earlier interrupt has ended the command's context.
+func tidied(cmd *cobra.Command, base string, usual bool) (interrupts <-chan struct{}, stop func(), err error) {
+	if err := launcher.TidyUp(cmd.Context(), base, usual); err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v\n", err)
+	}
+	interrupts, stop = interruptsOf()
+	if cmd.Context().Err() != nil {
+		stop()
+		return nil, nil, context.Cause(cmd.Context())
+	}
+	return interrupts, stop, nil
 }
 
 // interruptsOf turns the signals that ask the process to end into interrupts of

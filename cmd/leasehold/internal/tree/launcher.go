@@ -104,18 +104,16 @@ func checkService(s *launcher.Service) error {
 }
 
 func serve(cmd *cobra.Command, s launcher.Service, asObject bool) error {
-	if s.Base == "" {
-		var err error
+	var err error
+	usual := s.Base == ""
+	if usual {
 		if s.Base, err = place.Runs(); err != nil {
 			return err
 		}
-		launcher.DeleteExpired(cmd.Context(), s.Base)
 	}
-	self, err := os.Executable()
-	if err != nil {
+	if s.Leasehold, err = os.Executable(); err != nil {
 		return err
 	}
-	s.Leasehold = self
 	daemon, err := newRunDaemon(cmd)
 	if err != nil {
 		return err
@@ -124,14 +122,11 @@ func serve(cmd *cobra.Command, s launcher.Service, asObject bool) error {
 		return err
 	}
 	s.Connect = daemon.connect
-	interrupts, stop := interruptsOf()
+	interrupts, stop, err := tidied(cmd, s.Base, usual)
+	if err != nil {
+		return err
+	}
 	defer stop()
-	if cmd.Context().Err() != nil {
-		return context.Cause(cmd.Context())
-	}
-	if err := launcher.EndLeftovers(cmd.Context(), s.Base); err != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: %v\n", err)
-	}
 	s.Interrupts = interrupts
 	s.Waiting = func(reason string) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: waiting: %s\n", reason)
