@@ -8,11 +8,7 @@ import (
 // claude is Claude Code. Codex uses the same format.
 var claude = client{
 	name: "claude", guest: "claude-code", pid: "CLAUDE_PID", home: "CLAUDE_PROJECT_DIR", tells: []kind{begin, before, stop, partyEnd},
-	read: func(stdin []byte) (event, error) {
-		in, e, err := readClaude(stdin)
-		if err != nil {
-			return e, err
-		}
+	read: likeClaude(func(in claudeInput, e *event) {
 		e.party = in.AgentID
 		switch in.Tool {
 		case "Edit", "MultiEdit", "Write", "NotebookEdit":
@@ -22,8 +18,7 @@ var claude = client{
 		case "Agent", "Task":
 			e.delegates = true
 		}
-		return e, nil
-	},
+	}),
 	answer: answerClaude,
 }
 
@@ -44,13 +39,23 @@ func (in claudeInput) text(name string) string {
 	return textOf(in.Input, name)
 }
 
-// readClaude reads the input that Claude Code has in common with Codex, Gemini CLI, Copilot
-// CLI and Qwen Code.
-func readClaude(stdin []byte) (in claudeInput, e event, err error) {
-	if err := readJSON(stdin, &in); err != nil {
-		return in, e, err
+// likeClaude reads the input that Claude Code has in common with Codex, Gemini CLI, Copilot
+// CLI, Qwen Code and Kimi Code. special reads the rest.
+func likeClaude(special func(claudeInput, *event)) func(stdin []byte) (event, error) {
+	return func(stdin []byte) (event, error) {
+		var in claudeInput
+		if err := readJSON(stdin, &in); err != nil {
+			return event{}, err
+		}
+		e := in.event()
+		special(in, &e)
+		return e, nil
 	}
-	e = event{name: in.Event, dir: in.Dir, use: in.ToolUse, ours: ours(in.Tool)}
+}
+
+// event returns what all of these clients report alike.
+func (in claudeInput) event() event {
+	e := event{name: in.Event, dir: in.Dir, use: in.ToolUse, ours: ours(in.Tool)}
 	switch in.Event {
 	case "SessionStart":
 		e.kind, e.compacted, e.resumed = begin, in.Source == "compact", in.Source == "resume" || in.Source == "fork"
@@ -65,7 +70,7 @@ func readClaude(stdin []byte) (in claudeInput, e event, err error) {
 	case "SessionEnd":
 		e.kind = sessionEnd
 	}
-	return in, e, nil
+	return e
 }
 
 // ours reports whether a tool is Leasehold's. Clients name its tools with one prefix if

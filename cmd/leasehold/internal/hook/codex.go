@@ -11,11 +11,7 @@ import (
 // and may also be part of a shell command.
 var codex = client{
 	name: "codex", guest: "codex", tells: []kind{begin, before, stop},
-	read: func(stdin []byte) (event, error) {
-		in, e, err := readClaude(stdin)
-		if err != nil {
-			return e, err
-		}
+	read: likeClaude(func(in claudeInput, e *event) {
 		e.party, e.main = cmp.Or(in.AgentID, in.Session), in.AgentID == "" // the calls of its MCP tools name the same thread
 		switch {
 		case strings.Contains(in.text("command"), beginPatch):
@@ -26,8 +22,7 @@ var codex = client{
 		case strings.HasSuffix(in.Tool, "wait_agent"):
 			e.delegates = true
 		}
-		return e, nil
-	},
+	}),
 	answer: answerClaude,
 }
 

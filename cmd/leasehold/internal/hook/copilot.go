@@ -13,11 +13,7 @@ import (
 // only what is not inside "hookSpecificOutput".
 var copilot = client{
 	name: "copilot", guest: "copilot-cli", tells: []kind{before, stop, partyEnd},
-	read: func(stdin []byte) (event, error) {
-		in, e, err := readClaude(stdin)
-		if err != nil {
-			return e, err
-		}
+	read: likeClaude(func(in claudeInput, e *event) {
 		e.party = in.AgentID
 		if e.kind == stop && e.party != "" {
 			e.kind = other
@@ -40,8 +36,7 @@ var copilot = client{
 			}
 			e.input["as"] = e.party
 		}
-		return e, nil
-	},
+	}),
 	answer: func(out io.Writer, e event, v verdict) error {
 		if e.kind == after && v.note != "" {
 			return writeJSON(out, map[string]string{"additionalContext": v.note})

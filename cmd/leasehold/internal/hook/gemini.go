@@ -8,11 +8,7 @@ import (
 // gemini is the Gemini CLI.
 var gemini = client{
 	name: "gemini", guest: "gemini-cli", tells: []kind{begin, after, stop},
-	read: func(stdin []byte) (event, error) {
-		in, e, err := readClaude(stdin)
-		if err != nil {
-			return e, err
-		}
+	read: likeClaude(func(in claudeInput, e *event) {
 		e.ours = strings.HasPrefix(in.Tool, "mcp_leasehold_")
 		switch in.Event {
 		case "BeforeTool":
@@ -29,8 +25,7 @@ var gemini = client{
 			e.shell = true
 			e.use = fingerprint(in.text("command")) // Gemini gives no id of the use
 		}
-		return e, nil
-	},
+	}),
 	answer: func(out io.Writer, e event, v verdict) error {
 		type specific struct {
 			Context string `json:"additionalContext"`

@@ -8,11 +8,7 @@ import "io"
 // model reads the reason of a refusal, and goes on.
 var kimi = client{
 	name: "kimi", guest: "kimi-code", tells: []kind{stop},
-	read: func(stdin []byte) (event, error) {
-		in, e, err := readClaude(stdin)
-		if err != nil {
-			return e, err
-		}
+	read: likeClaude(func(in claudeInput, e *event) {
 		switch in.Tool {
 		case "Write", "Edit":
 			e.files = named(in.text("path"))
@@ -20,8 +16,7 @@ var kimi = client{
 			e.shell = true
 			e.use = fingerprint(in.text("command")) // Kimi's ids of uses are those of its model
 		}
-		return e, nil
-	},
+	}),
 	answer: func(out io.Writer, e event, v verdict) error {
 		if e.kind == stop && v.note != "" {
 			v.refuse = v.note

@@ -13,11 +13,7 @@ import (
 // use of a tool, and not before it.
 var qwen = client{
 	name: "qwen", guest: "qwen-code", tells: []kind{begin, after, stop, partyEnd},
-	read: func(stdin []byte) (event, error) {
-		in, e, err := readClaude(stdin)
-		if err != nil {
-			return e, err
-		}
+	read: likeClaude(func(in claudeInput, e *event) {
 		e.party = in.AgentID
 		switch in.Tool {
 		case "write_file", "edit", "notebook_edit":
@@ -30,8 +26,7 @@ var qwen = client{
 		if takesAs.MatchString(in.Tool) && e.kind == before && e.party != "" && in.text("as") != e.party {
 			e.input = map[string]any{"as": e.party}
 		}
-		return e, nil
-	},
+	}),
 	answer: func(out io.Writer, e event, v verdict) error {
 		if e.input != nil {
 			v.refuse = fmt.Sprintf("nothing has been done: the agents of this session share a connection, so call the tool again with as %q beside its other arguments, and do so whenever a tool of leasehold has the argument as", e.party)
