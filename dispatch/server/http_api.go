@@ -32,15 +32,7 @@ const idempotencyKey = "Idempotency-Key"
 func (e *endpoint) api() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(method, path string, serve func(http.ResponseWriter, *http.Request, dispatch.Actor)) {
-		mux.HandleFunc(method+" "+api.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
-			r, actor, leave, refused := e.admit(r)
-			defer leave()
-			if refused != nil {
-				e.tell(w, refused.answer())
-				return
-			}
-			serve(w, r, actor)
-		})
+		mux.Handle(method+" "+api.Prefix+path, e.admitted(serve))
 	}
 	routes := api.Routes()
 	for i := range routes {
@@ -84,6 +76,19 @@ func (e *endpoint) api() http.Handler {
 			return
 		}
 		e.tell(w, api.Problem(http.StatusNotFound, "NOT_FOUND", "there is no route "+r.Method+" "+r.URL.Path+"; GET "+api.Prefix+"/openapi.json lists all"))
+	})
+}
+
+// admitted serves a request of an actor, unless that is refused.
+func (e *endpoint) admitted(serve func(http.ResponseWriter, *http.Request, dispatch.Actor)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r, actor, leave, refused := e.admit(r)
+		defer leave()
+		if refused != nil {
+			e.tell(w, refused.answer())
+			return
+		}
+		serve(w, r, actor)
 	})
 }
 

@@ -39,8 +39,8 @@ func (e *endpoint) servePage(mux *http.ServeMux) {
 	mux.HandleFunc("GET /{$}", file(func(*http.Request) string { return page.Index }))
 	mux.HandleFunc("GET /page/{file}", file(func(r *http.Request) string { return r.PathValue("file") }))
 	mux.Handle("POST /page/session", e.orPass(http.HandlerFunc(e.signIn)))
-	mux.Handle("GET /page/session", e.orPass(http.HandlerFunc(e.signedIn)))
-	mux.Handle("DELETE /page/session", e.orPass(http.HandlerFunc(e.signOut)))
+	mux.Handle("GET /page/session", e.orPass(e.admitted(e.signedIn)))
+	mux.Handle("DELETE /page/session", e.orPass(e.admitted(e.signOut)))
 }
 
 // pageToken returns the token of a request of the page, which sends it as a
@@ -158,25 +158,13 @@ type codeError struct{ error }
 func (*codeError) Is(err error) bool { return err == dispatch.ErrUnauthenticated }
 
 // signedIn answers as whom the page is signed in.
-func (e *endpoint) signedIn(w http.ResponseWriter, r *http.Request) {
-	_, actor, leave, refused := e.admit(r)
-	defer leave()
-	if refused != nil {
-		e.tell(w, refused.answer())
-		return
-	}
+func (e *endpoint) signedIn(w http.ResponseWriter, _ *http.Request, actor dispatch.Actor) {
 	e.tell(w, api.Found(e.pageSession(actor)))
 }
 
 // signOut revokes the token that was issued to the page. A token that the user
 // signed in with stays valid.
-func (e *endpoint) signOut(w http.ResponseWriter, r *http.Request) {
-	r, actor, leave, refused := e.admit(r)
-	defer leave()
-	if refused != nil {
-		e.tell(w, refused.answer())
-		return
-	}
+func (e *endpoint) signOut(w http.ResponseWriter, r *http.Request, actor dispatch.Actor) {
 	if strings.HasPrefix(actor.Name, pageAccess) {
 		if _, err := homeOf(r).state.RevokeAccess(r.Context(), actor.Name); err != nil {
 			e.tell(w, api.Refuse(err))

@@ -53,8 +53,12 @@ type httpSession struct {
 }
 
 // open opens a session for the actor of the request's token, or resumes the one
-// with the handle in c.
-func (e *endpoint) open(r *http.Request, actor uuid.UUID, c dispatch.Credentials) (*httpSession, error) {
+// with a handle.
+func (e *endpoint) open(r *http.Request, actor uuid.UUID, handle string) (*httpSession, error) {
+	c := dispatch.Credentials{Token: bearer(r)}
+	if handle != "" {
+		c = dispatch.Credentials{Handle: handle, Actor: actor}
+	}
 	if err := e.room(); err != nil {
 		return nil, err
 	}
@@ -164,7 +168,7 @@ func (e *endpoint) resume(r *http.Request, handle string, actor dispatch.Actor) 
 		if hs != nil {
 			return hs, nil
 		}
-		hs, err := e.open(r, actor.ID, dispatch.Credentials{Handle: handle, Actor: actor.ID})
+		hs, err := e.open(r, actor.ID, handle)
 		if err != nil {
 			return nil, err
 		}

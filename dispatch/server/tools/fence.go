@@ -44,6 +44,14 @@ func (a fenceArgs) fence(ctx context.Context, se *dispatch.Session) (f registry.
 	return f, nil
 }
 
+// fenced returns the queues of the session's run, and the condition of a write to them.
+func (a fenceArgs) fenced(ctx context.Context, se *dispatch.Session) (tasks dispatch.Tasks, f registry.Fence, err error) {
+	if tasks, err = se.Tasks(); err == nil {
+		f, err = a.fence(ctx, se)
+	}
+	return tasks, f, err
+}
+
 // A keyOrPath names a lease.
 type keyOrPath struct {
 	Key  string `json:"key,omitempty" doc:"any printable string" max:"512"`

@@ -126,11 +126,7 @@ type taskStates struct {
 func (l taskStates) Text() string { return counted(len(l.Tasks), "task", "tasks", "") + " enqueued" }
 
 func enqueueMany(ctx context.Context, se *dispatch.Session, a enqueueManyArgs) (taskStates, error) {
-	tasks, err := se.Tasks()
-	if err != nil {
-		return taskStates{}, err
-	}
-	fence, err := a.fence(ctx, se)
+	tasks, fence, err := a.fenced(ctx, se)
 	if err != nil {
 		return taskStates{}, err
 	}
@@ -209,11 +205,7 @@ func (s submitted) Text() string {
 }
 
 func submitMany(ctx context.Context, se *dispatch.Session, a submitManyArgs) (submitted, error) {
-	tasks, err := se.Tasks()
-	if err != nil {
-		return submitted{}, err
-	}
-	fence, err := a.fence(ctx, se)
+	tasks, fence, err := a.fenced(ctx, se)
 	if err != nil {
 		return submitted{}, err
 	}

@@ -130,13 +130,11 @@ func enqueue(ctx context.Context, se *dispatch.Session, a enqueueArgs) (taskStat
 	if err != nil {
 		return taskState{}, err
 	}
-	tasks, err := se.Tasks()
+	tasks, fence, err := a.fenced(ctx, se)
 	if err != nil {
 		return taskState{}, err
 	}
-	if n.Fence, err = a.fence(ctx, se); err != nil {
-		return taskState{}, err
-	}
+	n.Fence = fence
 	return stateOf(tasks.Enqueue(ctx, n))
 }
 
@@ -256,13 +254,11 @@ func submit(ctx context.Context, se *dispatch.Session, a submitArgs) (taskState,
 	if err != nil {
 		return taskState{}, err
 	}
-	tasks, err := se.Tasks()
+	tasks, fence, err := a.fenced(ctx, se)
 	if err != nil {
 		return taskState{}, err
 	}
-	if s.Fence, err = a.fence(ctx, se); err != nil {
-		return taskState{}, err
-	}
+	s.Fence = fence
 	return stateOf(tasks.Submit(ctx, s))
 }
 
