@@ -267,11 +267,7 @@ func endOf(list []RunInfo) string {
 // layer are listed.
 func (s *State) RunLeases(ctx context.Context, name, path string, q LeaseQuery) (p LeasePage, err error) {
 	return p, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
-		run, ok := getRun(tx, name)
-		if !ok {
-			return notFound("run %q", name)
-		}
-		of, err := layerAt(tx, run, path)
+		run, of, err := layerAt(tx, name, path)
 		if err != nil {
 			return err
 		}
@@ -297,32 +293,31 @@ func (s *State) RunLeases(ctx context.Context, name, path string, q LeaseQuery) 
 // LayerScope, of the layer whose lead is at path.
 func (s *State) CheckToken(ctx context.Context, name, path string, scope Scope, key string, token uint64) (standing registry.TokenStanding, err error) {
 	return standing, rows.View(ctx, s.eng, func(tx engine.Tx) error {
-		run, ok := getRun(tx, name)
-		if !ok {
-			return notFound("run %q", name)
+		leases, err := s.leasesAt(tx, name, scope, path)
+		if err == nil {
+			standing = leases.Requirement(key, token).Standing(tx)
 		}
-		leases := s.leasesOf(run)
-		if scope == LayerScope {
-			l, err := layerAt(tx, run, path)
-			if err != nil {
-				return err
-			}
-			leases = s.core.Registry(l.scope())
-		}
-		standing = leases.Requirement(key, token).Standing(tx)
-		return nil
+		return err
 	})
+}
+
+// leasesAt returns the leases of a run or, with LayerScope, of the layer whose lead is at path.
+func (s *State) leasesAt(tx engine.Tx, name string, scope Scope, path string) (*registry.Registry, error) {
+	if scope != LayerScope {
+		path = ""
+	}
+	run, l, err := layerAt(tx, name, path)
+	if scope == LayerScope {
+		return s.core.Registry(l.scope()), err
+	}
+	return s.leasesOf(run), err
 }
 
 // RunStore returns the store of the layer at path as the operator sees it: the
 // operator can read everything and write nothing.
 func (s *State) RunStore(ctx context.Context, name, path string) (view *layer.View, err error) {
 	return view, rows.View(ctx, s.eng, func(tx engine.Tx) error {
-		run, ok := getRun(tx, name)
-		if !ok {
-			return notFound("run %q", name)
-		}
-		l, err := layerAt(tx, run, path)
+		run, l, err := layerAt(tx, name, path)
 		if err != nil {
 			return err
 		}
@@ -332,21 +327,25 @@ func (s *State) RunStore(ctx context.Context, name, path string) (view *layer.Vi
 	})
 }
 
-// layerAt returns the layer of the lead at path, or the root's if path is "".
-func layerAt(tx engine.Tx, run Run, path string) (layerRecord, error) {
+// layerAt returns a run and the layer of its lead at path, or of its root if path is "".
+func layerAt(tx engine.Tx, name, path string) (run Run, l layerRecord, err error) {
+	run, ok := getRun(tx, name)
+	if !ok {
+		return run, l, notFound("run %q", name)
+	}
 	id := run.Layer
 	if path != "" {
 		lead, err := actorAt(tx, run, path)
 		if err != nil {
-			return layerRecord{}, err
+			return run, l, err
 		}
 		if !lead.Role.Leads() {
-			return layerRecord{}, say(ErrNotFound, "%s is a worker and has no layer; name a lead", path)
+			return run, l, say(ErrNotFound, "%s is a worker and has no layer; name a lead", path)
 		}
 		id = lead.Leads
 	}
-	l, _ := getLayer(tx, id)
-	return l, nil
+	l, _ = getLayer(tx, id)
+	return run, l, nil
 }
 
 // sublayers yields a layer and, with all, those below it, each before its own.

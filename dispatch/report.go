@@ -27,10 +27,7 @@ func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, act
 	var before int
 	// A process that runs must be known, also on a full disk.
 	err = rows.Update(engine.Needed(ctx), s.eng, func(tx engine.Tx) error {
-		w, a, err := workIn(tx, l, actor)
-		if err == nil && !l.Owns(w) {
-			err = forbidden("%s was not handed out to %s", a.Path, l)
-		}
+		w, a, err := ownWork(tx, l, actor)
 		if err != nil {
 			return err
 		}
@@ -73,10 +70,7 @@ func (s *State) LaunchExited(ctx context.Context, se *Session, name string, acto
 	var pid int
 	conclude := func(e *ender) error {
 		tx := e.tx
-		w, a, err := workIn(tx, l, actor)
-		if err == nil && !l.Owns(w) {
-			err = forbidden("%s was not handed out to %s", a.Path, l)
-		}
+		w, a, err := ownWork(tx, l, actor)
 		if err != nil {
 			return err
 		}
@@ -100,6 +94,15 @@ func (s *State) LaunchExited(ctx context.Context, se *Session, name string, acto
 	}
 	s.launchers.Ended(actor, pid)
 	return info, result, nil
+}
+
+// ownWork finds a work that was handed out to a launcher.
+func ownWork(tx engine.Tx, l *work.Launcher, actor uuid.UUID) (work.Work, Actor, error) {
+	w, a, err := workIn(tx, l, actor)
+	if err == nil && !l.Owns(w) {
+		err = forbidden("%s was not handed out to %s", a.Path, l)
+	}
+	return w, a, err
 }
 
 // workIn finds a work in the run of a launcher.

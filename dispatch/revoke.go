@@ -58,20 +58,9 @@ func (se *Session) Revoke(ctx context.Context, v Revocation) (registry.Revoked, 
 // Revoke revokes a lease of a run, on behalf of the operator.
 func (s *State) Revoke(ctx context.Context, name string, v Revocation) (registry.Revoked, error) {
 	var leases *registry.Registry
-	err := rows.View(ctx, s.eng, func(tx engine.Tx) error {
-		run, ok := getRun(tx, name)
-		if !ok {
-			return notFound("run %q", name)
-		}
-		leases = s.leasesOf(run)
-		if v.Scope == LayerScope {
-			l, err := layerAt(tx, run, v.Layer)
-			if err != nil {
-				return err
-			}
-			leases = s.core.Registry(l.scope())
-		}
-		return nil
+	err := rows.View(ctx, s.eng, func(tx engine.Tx) (err error) {
+		leases, err = s.leasesAt(tx, name, v.Scope, v.Layer)
+		return err
 	})
 	if err != nil {
 		return registry.Revoked{}, err
