@@ -101,14 +101,11 @@ needed: servers notice that.`,
 			if err != nil {
 				return err
 			}
-			release, err := postgres.Reserve(ctx, o)
+			release, err := reserve(ctx, o)
 			if err != nil {
-				return inUse(err)
+				return err
 			}
 			defer release()
-			if err := postgres.Unserved(ctx, o, silence); err != nil {
-				return inUse(err)
-			}
 			n, err := postgres.Restored(ctx, o)
 			if err != nil {
 				return database.Explain(err)

@@ -107,14 +107,11 @@ func (m *migration) run(ctx context.Context, toDatabase bool) error {
 	}
 	note := func(format string, args ...any) { fmt.Fprintf(m.err, "leasehold: "+format+"\n", args...) }
 	o.Logf = note
-	release, err := postgres.Reserve(ctx, o)
+	release, err := reserve(ctx, o)
 	if err != nil {
-		return inUse(err)
+		return err
 	}
 	defer release()
-	if err := postgres.Unserved(ctx, o, silence); err != nil {
-		return inUse(err)
-	}
 	local := func() (memory.Union, error) {
 		s, err := pebble.OpenStore(pebble.Options{Dir: dir, Logf: note})
 		if err != nil {
@@ -182,12 +179,19 @@ func (m *migration) settle(ctx context.Context, o postgres.Options, from memory.
 	return postgres.Settle(ctx, o, m.partitions, runs)
 }
 
-// inUse adds what to do about a database that servers or another copy use.
-func inUse(err error) error {
-	if errors.Is(err, postgres.ErrServed) {
-		return exit.Hint(err, "stop them all; leasehold cluster shows them")
+// reserve keeps servers and other copies away from a database until release. It fails if one
+// of them uses it.
+func reserve(ctx context.Context, o postgres.Options) (release func(), err error) {
+	if release, err = postgres.Reserve(ctx, o); err == nil {
+		if err = postgres.Unserved(ctx, o, silence); err == nil {
+			return release, nil
+		}
+		release()
 	}
-	return database.Explain(err)
+	if errors.Is(err, postgres.ErrServed) {
+		return nil, exit.Hint(err, "stop them all; leasehold cluster shows them")
+	}
+	return nil, database.Explain(err)
 }
 
 // copy copies one store to another, closes it, reads both again and compares them.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -180,12 +179,7 @@ func (tomlText) verify(before, after []byte, want config) error {
 	if err != nil {
 		return fmt.Errorf("%s cannot be a table of its own here; add it by hand: %s", strings.Join(want.entry, "."), why(err))
 	}
-	forget(was, want)
-	forget(is, want)
-	if !reflect.DeepEqual(was, is) {
-		return errors.New("it is written in a way that cannot be edited without changing something else")
-	}
-	return nil
+	return onlyChanged(was, is, want)
 }
 
 func (l tomlText) undo(text []byte, e edit) ([]byte, bool) {
