@@ -106,10 +106,7 @@ func (s *Server) tendFarewells(ctx context.Context) {
 // tellGone tells the leader of a partition that a process has ended. It returns
 // false if there is no leader at present.
 func (s *Server) tellGone(ctx context.Context, one farewell) bool {
-	h, _ := s.homes.look(one.partition)
-	if h != nil {
-		defer h.guests.Done()
-		h.state.ProcessGone(one.Peer)
+	if s.hearGone(one) {
 		return true
 	}
 	if s.opts.Elsewhere == nil {
@@ -131,12 +128,12 @@ func (s *Server) tellGone(ctx context.Context, one farewell) bool {
 
 // hearGone takes what tellGone says. It reports whether this server leads the
 // partition.
-func (s *Server) hearGone(p passage) bool {
-	h, _ := s.homes.look(p.Partition)
+func (s *Server) hearGone(one farewell) bool {
+	h, _ := s.homes.look(one.partition)
 	if h == nil {
 		return false
 	}
 	defer h.guests.Done()
-	h.state.ProcessGone(p.Peer)
+	h.state.ProcessGone(one.Peer)
 	return true
 }

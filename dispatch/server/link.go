@@ -69,7 +69,7 @@ func (s *Server) dialLink(ctx context.Context, partition int, v voucher, peer pr
 		}()
 	}
 	l := &link{
-		nc: nc, out: frames{nc}, in: bufio.NewReaderSize(nc, 16<<10),
+		nc: nc, out: frames{nc},
 		waiting: make(map[string]chan linkAnswer), over: make(chan struct{}),
 	}
 	if err := l.greet(ctx, s.opts.HelloTimeout); err != nil {
@@ -80,34 +80,17 @@ func (s *Server) dialLink(ctx context.Context, partition int, v voucher, peer pr
 	return l, nil
 }
 
-func (l *link) greet(ctx context.Context, timeout time.Duration) error {
+func (l *link) greet(ctx context.Context, timeout time.Duration) (err error) {
 	stop := context.AfterFunc(ctx, func() { l.nc.Close() })
 	defer stop()
 	l.nc.SetDeadline(time.Now().Add(timeout))
 	defer l.nc.SetDeadline(time.Time{})
-	h := Hello{Operator: true}
-	h.Leasehold = h.version() // the other server may be older
-	if _, err := l.out.Write(wire.Line(h)); err != nil {
-		return fmt.Errorf("%w: %w", errLinkLost, err)
+	l.in, _, err = Greet(l.out, Hello{Operator: true})
+	if _, refused := errors.AsType[*HelloError](err); err != nil && !refused {
+		err = fmt.Errorf("%w: %w", errLinkLost, err)
 	}
-	line, err := readLine(l.in, maxHello, nil)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errLinkLost, err)
-	}
-	var w Welcome
-	if err := json.Unmarshal(line, &w); err != nil {
-		return err
-	}
-	if w.Error != nil {
-		return &saidRefusal{w.Error.Code, w.Error.Message}
-	}
-	return nil
+	return err
 }
-
-// A saidRefusal is a refusal in the words of another partition.
-type saidRefusal struct{ code, message string }
-
-func (e *saidRefusal) Error() string { return e.message }
 
 // A linkAnswer is the reply to a call, or the error instead of one.
 type linkAnswer struct {

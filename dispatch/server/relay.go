@@ -269,17 +269,12 @@ func doorLost(err error) error {
 // ServePassages serves the clients that other servers pass on over ln, until
 // ctx ends, and closes ln.
 func (s *Server) ServePassages(ctx context.Context, ln net.Listener) error {
-	web := &passageListener{addr: ln.Addr(), conns: make(chan net.Conn), done: make(chan struct{})}
-	ended := make(chan error, 1)
-	go func() { ended <- s.ServeEndpoint(ctx, web) }()
 	looking, stop := context.WithCancel(ctx)
 	var looks sync.WaitGroup
 	looks.Go(func() { s.tendFarewells(looking) })
 	defer looks.Wait()
 	defer stop()
-	err := s.acceptAll(ctx, ln, func(ctx context.Context, nc net.Conn) { s.acceptPassage(ctx, nc, web) },
-		func(nc net.Conn, _ *HelloError) { nc.Close() })
-	return errors.Join(err, <-ended)
+	return s.serveBoth(ctx, ln, s.acceptPassage, func(nc net.Conn, _ *HelloError) { nc.Close() })
 }
 
 func (s *Server) acceptPassage(ctx context.Context, nc net.Conn, web *passageListener) {
@@ -305,7 +300,7 @@ func (s *Server) acceptPassage(ctx context.Context, nc net.Conn, web *passageLis
 		return
 	}
 	if p.Gone {
-		if s.hearGone(p) {
+		if s.hearGone(farewell{p.Partition, p.Peer}) {
 			nc.SetWriteDeadline(time.Now().Add(passageTimeout))
 			_, _ = nc.Write([]byte{'\n'}) // otherwise it is told again
 		}

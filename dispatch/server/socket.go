@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/process"
-	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
@@ -22,11 +21,17 @@ const acceptRetry = 50 * time.Millisecond
 // ends, and closes ln. It serves only processes of the daemon's own user. Each
 // connection has one session (see [Server.ServeConn]) or speaks HTTP.
 func (s *Server) ServeSocket(ctx context.Context, ln net.Listener) error {
+	return s.serveBoth(ctx, ln, s.accept, turnAway)
+}
+
+// serveBoth serves the connections of a listener, of which accept gives those that speak HTTP
+// to web.
+func (s *Server) serveBoth(ctx context.Context, ln net.Listener, accept func(ctx context.Context, nc net.Conn, web *passageListener), refuse func(net.Conn, *HelloError)) error {
 	ctx, stop := context.WithCancel(ctx)
 	web := &passageListener{addr: ln.Addr(), conns: make(chan net.Conn), done: make(chan struct{})}
 	ended := make(chan error, 1)
 	go func() { ended <- s.ServeEndpoint(ctx, web) }()
-	err := s.acceptAll(ctx, ln, func(ctx context.Context, nc net.Conn) { s.accept(ctx, nc, web) }, turnAway)
+	err := s.acceptAll(ctx, ln, func(ctx context.Context, nc net.Conn) { accept(ctx, nc, web) }, refuse)
 	stop()
 	return errors.Join(err, <-ended)
 }
@@ -91,8 +96,7 @@ func (s *Server) accept(ctx context.Context, nc net.Conn, web *passageListener) 
 	leave, err := s.shares.EnterProcess(peer.PID)
 	if err != nil {
 		s.opts.Log.Warn().Err(err).Int("pid", peer.PID).Msg("a connection was turned away")
-		r := tools.RefusalOf(err)
-		turnAway(nc, &HelloError{r.Code, r.Message})
+		turnAway(nc, refusal(err).Error)
 		return
 	}
 	defer leave()

@@ -194,8 +194,8 @@ func (sp *spread) callAs(ctx context.Context, name call.Call, se *dispatch.Sessi
 		case errors.Is(err, errLinkLost) && sends < maxSends:
 			continue
 		}
-		if said, ok := errors.AsType[*saidRefusal](err); ok {
-			return tools.Refusal{Code: said.code, Message: said.message}.Reply()
+		if said, ok := errors.AsType[*HelloError](err); ok {
+			return tools.Refusal{Code: said.Code, Message: said.Message}.Reply()
 		}
 		return tools.RefusalOf(err).Reply()
 	}
