@@ -293,28 +293,40 @@ func (d *Directory) flushLocked() (err error) {
 // itself. It removes an incomplete last line, as after a power cut; that event
 // is recorded again.
 func (d *Directory) lastRevision() (last uint64, err error) {
-	path := filepath.Join(d.Path, eventsFile)
-	f, err := os.Open(path)
+	whole, err := d.recorded(func(e Event) { last = max(last, e.Revision) })
+	if err != nil {
+		return 0, err
+	}
+	err = os.Truncate(filepath.Join(d.Path, eventsFile), whole)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		err = nil
+	}
+	return last, err
+}
+
+// recorded passes on the recorded events, and returns the size of the whole lines. A last line
+// that is incomplete is still being written, or never will be.
+func (d *Directory) recorded(give func(Event)) (whole int64, err error) {
+	f, err := os.Open(filepath.Join(d.Path, eventsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // nothing has happened yet
 	}
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	in, whole := bufio.NewReader(f), int64(0)
-	for {
-		line, err := in.ReadBytes('\n')
+	for lines := bufio.NewReader(f); ; {
+		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return last, os.Truncate(path, whole)
+			return whole, nil
 		}
 		if err != nil {
-			return 0, err
+			return whole, err
 		}
 		whole += int64(len(line))
 		var e Event
 		if json.Unmarshal(line, &e) == nil {
-			last = max(last, e.Revision)
+			give(e)
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package launcher
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -21,25 +19,9 @@ type Logs struct {
 
 // Logs returns the logs of the actors that were started, the first one first.
 func (d *Directory) Logs() (list []Logs, err error) {
-	f, err := os.Open(filepath.Join(d.Path, eventsFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // nothing has happened yet
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	for lines := bufio.NewReader(f); ; {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			break // an incomplete line is still being written
-		}
-		if err != nil {
-			return nil, err
-		}
-		var e Event
-		if json.Unmarshal(line, &e) != nil || e.Event != ActorStarted && e.Event != ActorExited {
-			continue
+	_, err = d.recorded(func(e Event) {
+		if e.Event != ActorStarted && e.Event != ActorExited {
+			return
 		}
 		i := slices.IndexFunc(list, func(l Logs) bool { return l.Path == e.Path })
 		if i < 0 {
@@ -51,6 +33,9 @@ func (d *Directory) Logs() (list []Logs, err error) {
 			list[i].Stdout = append(list[i].Stdout, d.moved(e.Logs[0]))
 			list[i].Stderr = append(list[i].Stderr, d.moved(e.Logs[1]))
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	file, err := d.RunFile()
 	if err != nil || d.Finished() || !file.Dispatcher.Alive() {
