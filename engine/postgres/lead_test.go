@@ -241,18 +241,7 @@ func TestFoldsHoldUpNoCommit(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.Database(t)
 	e := mustOpen(t, postgres.Options{DSN: dsn, Partition: 1, FoldSize: 1})
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE leasehold_record IN SHARE MODE"); err != nil {
-		t.Fatal(err)
-	}
+	release := hold(t, dsn, "LOCK TABLE leasehold_record IN SHARE MODE")
 	for i := range 20 {
 		put(t, e, fmt.Sprintf("k%d", i%3), fmt.Sprintf("~k%d", i%3))
 	}
@@ -262,9 +251,7 @@ func TestFoldsHoldUpNoCommit(t *testing.T) {
 	if n := query[int](t, dsn, "SELECT count(*) FROM leasehold_record"); n != 0 {
 		t.Errorf("%d records, in spite of the lock", n)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	release()
 	for i := 0; query[int](t, dsn, "SELECT count(*) FROM leasehold_log") > 3; i++ {
 		put(t, e, fmt.Sprintf("later%d", i%3)) // a fold comes with what is written after the one before
 	}

@@ -351,26 +351,13 @@ func TestALeaderThatIsLostInAFoldKeepsNoLead(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	const folds = "pid IN (SELECT pid FROM pg_locks WHERE relation = 'leasehold_record'::regclass AND %s granted)"
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	tx, err := conn.Begin(t.Context())
-	if err == nil {
-		_, err = tx.Exec(t.Context(), "LOCK TABLE leasehold_record IN SHARE MODE") // reads go on
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost := mustOpen(t, o) // it has a log to write
+	release := hold(t, dsn, "LOCK TABLE leasehold_record IN SHARE MODE") // reads go on
+	lost := mustOpen(t, o)                                               // it has a log to write
 	for i := 0; others(t, dsn, fmt.Sprintf(folds, "NOT")) == 0; i++ {
 		put(t, lost, fmt.Sprint("b", i))
 	}
 	n.forget()
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	release()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // else it waits for ever
 	defer cancel()
 	o.DSN, o.SingleNode = dsn, true
@@ -439,14 +426,7 @@ func TestALeadThatWaitsForALockedTableIsGivenUp(t *testing.T) {
 			if err := mustOpen(t, o).Close(); err != nil {
 				t.Fatal(err)
 			}
-			conn, err := pgx.Connect(t.Context(), dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close(context.Background())
-			if _, err := conn.Exec(t.Context(), "BEGIN; LOCK leasehold_"+table); err != nil {
-				t.Fatal(err)
-			}
+			hold(t, dsn, "LOCK leasehold_"+table)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // else it waits for ever
 			defer cancel()
 			e, err := postgres.Open(ctx, o)
@@ -466,14 +446,7 @@ func TestACommitThatWaitsForALockSaysSo(t *testing.T) {
 	dsn := postgrestest.Database(t)
 	e := mustOpen(t, postgres.Options{DSN: dsn, SingleNode: true})
 	put(t, e, "before")
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	if _, err := conn.Exec(t.Context(), "BEGIN; LOCK leasehold_log"); err != nil {
-		t.Fatal(err)
-	}
+	hold(t, dsn, "LOCK leasehold_log")
 	e.SetPatience(3 * time.Second)
 	if err := tryPut(t.Context(), e, "after"); err == nil || !strings.Contains(err.Error(), "perhaps somebody has a lock there") || postgres.Reason(err) != "its database does not answer" {
 		t.Errorf("it ended with %v, for the reason %q", err, postgres.Reason(err))
@@ -488,27 +461,19 @@ func TestALookThatWaitsForALockIsGivenUp(t *testing.T) {
 	if err := mustOpen(t, o).Close(); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
 	o.Patience = 2 * time.Second
 	c, err := postgres.FindCluster(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := conn.Exec(t.Context(), "BEGIN; LOCK leasehold_partition"); err != nil {
-		t.Fatal(err)
-	}
+	release := hold(t, dsn, "LOCK leasehold_partition")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // else they wait for ever
 	defer cancel()
 	_, found := postgres.FindCluster(ctx, o)
 	_, inspected := postgres.Inspect(ctx, o)
-	if _, err := conn.Exec(t.Context(), "COMMIT; BEGIN; LOCK leasehold_server, leasehold_log"); err != nil {
-		t.Fatal(err)
-	}
+	release()
+	hold(t, dsn, "LOCK leasehold_server, leasehold_log")
 	_, looked := c.Look(ctx)
 	_, logs := c.Logs(ctx)
 	drained := c.SetDraining(ctx, uuid.New(), true)
@@ -696,18 +661,7 @@ func TestNewConnectionsDoNotWaitForLostOnes(t *testing.T) {
 				put(t, e, fmt.Sprint("k", i))
 			}
 		}
-		conn, err := pgx.Connect(t.Context(), dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(t.Context())
-		tx, err := conn.Begin(t.Context())
-		if err == nil {
-			_, err = tx.Exec(t.Context(), "LOCK TABLE leasehold_record")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		release := hold(t, dsn, "LOCK TABLE leasehold_record")
 		var reads sync.WaitGroup
 		defer reads.Wait()
 		for range 8 { // more than there are connections
@@ -723,9 +677,7 @@ func TestNewConnectionsDoNotWaitForLostOnes(t *testing.T) {
 			}
 		}
 		n.forget()
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		release()
 	})
 	t.Run("beats", func(t *testing.T) {
 		t.Parallel()
@@ -1111,21 +1063,6 @@ func sparesLongStatements(t *testing.T, setting string) {
 		t.Skip("this version of PostgreSQL has no " + setting)
 	}
 	put(t, mustOpen(t, postgres.Options{DSN: dsn, Partition: 1}), "a")
-	hold := func(sql string) (release func()) {
-		t.Helper()
-		conn, err := pgx.Connect(t.Context(), dsn)
-		if err == nil {
-			_, err = conn.Exec(t.Context(), "SET "+setting+" = 0; BEGIN; "+sql)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return func() {
-			if err := conn.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-	}
 	// waited waits until a statement has waited for longer than it may otherwise.
 	waited := func() {
 		t.Helper()
@@ -1136,7 +1073,8 @@ func sparesLongStatements(t *testing.T, setting string) {
 		}
 	}
 	postgrestest.Exec(t, dsn, "DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET "+setting+" = 1000', current_database()); END$$")
-	release := hold("LOCK TABLE leasehold_log IN ACCESS EXCLUSIVE MODE")
+	unlimited := "SET LOCAL " + setting + " = 0; "
+	release := hold(t, dsn, unlimited+"LOCK TABLE leasehold_log IN ACCESS EXCLUSIVE MODE")
 	opened := make(chan *postgres.Engine, 1)
 	go func() { // mustOpen only in the test's goroutine
 		e, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Partition: 1, SingleNode: true, FoldSize: 1, Patience: 15 * time.Second})
@@ -1152,7 +1090,7 @@ func sparesLongStatements(t *testing.T, setting string) {
 		return
 	}
 	defer e.Close()
-	release = hold("LOCK TABLE leasehold_record IN SHARE MODE")
+	release = hold(t, dsn, unlimited+"LOCK TABLE leasehold_record IN SHARE MODE")
 	put(t, e, "b")
 	waited()
 	release()

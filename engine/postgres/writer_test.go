@@ -3,7 +3,9 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -126,20 +128,25 @@ func TestPartitionsWaitTogetherForTheDatabase(t *testing.T) {
 // lockPartition makes commits of a partition wait until release is called.
 func lockPartition(t *testing.T, dsn string, partition int64) (release func()) {
 	t.Helper()
+	return hold(t, dsn, fmt.Sprintf("SELECT 1 FROM leasehold_partition WHERE partition = %d FOR UPDATE", partition))
+}
+
+// hold keeps a transaction with a statement open until release is called or the test ends.
+func hold(t *testing.T, dsn, statement string) (release func()) {
+	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := conn.Begin(t.Context())
 	if err == nil {
-		_, err = tx.Exec(t.Context(), "SELECT 1 FROM leasehold_partition WHERE partition = $1 FOR UPDATE", partition)
+		_, err = conn.Exec(t.Context(), "BEGIN; "+statement)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func() {
-		if err := errors.Join(tx.Rollback(t.Context()), conn.Close(t.Context())); err != nil {
+	release = sync.OnceFunc(func() {
+		_, err := conn.Exec(context.Background(), "ROLLBACK")
+		if err := errors.Join(err, conn.Close(context.Background())); err != nil {
 			t.Error(err)
 		}
-	}
+	})
+	t.Cleanup(release)
+	return release
 }
