@@ -83,6 +83,16 @@ func (c *console) sees(text string) {
 	c.seen.WriteString(rest)
 }
 
+// atTerminal returns a home with the command in it, the path of the command, and the
+// environment of somebody who uses it at a terminal.
+func atTerminal(t *testing.T, more ...string) (home, leasehold string, env []string) {
+	home = t.TempDir()
+	leasehold = leaseholdIn(t, home)
+	return home, leasehold, append([]string{
+		"PATH=" + home + ":" + os.Getenv("PATH"), "HOME=" + home, "XDG_STATE_HOME=" + inDir(t, "home"), "LEASEHOLD_SOCKET=" + inDir(t, "s"),
+	}, more...)
+}
+
 const ctrlC, ctrlZ = "\x03", "\x1a"
 
 // A program at a terminal is used as if exec were not there.
@@ -90,12 +100,7 @@ func TestExecLeavesTheTerminalToTheProgram(t *testing.T) {
 	t.Parallel()
 	newDir(t)
 	startDaemon(t)
-	bin := t.TempDir()
-	leasehold := leaseholdIn(t, bin)
-	env := []string{
-		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + bin, "TERM=dumb", "PS1=say: ", "PS2=", "ENV=",
-		"LEASEHOLD_SOCKET=" + inDir(t, "s"),
-	}
+	_, leasehold, env := atTerminal(t, "TERM=dumb", "PS1=say: ", "PS2=", "ENV=")
 
 	t.Run("Ctrl-C is the program's to answer", func(t *testing.T) {
 		c := openConsole(t, env, leasehold, "exec", "--lease", "a", "--", "sh", "-c", `trap 'echo closing; exit 5' INT; echo ready; while :; do sleep 0.05; done`)

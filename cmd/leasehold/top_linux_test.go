@@ -47,6 +47,17 @@ func (c *console) control(do func(fd int) error) {
 	}
 }
 
+// manifestOf writes the manifest of a run whose root is a shell script.
+func manifestOf(t *testing.T, dir, script string) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, "tree.toml")
+	text := fmt.Sprintf("[agents.a]\nextends = \"command\"\ncommand = [\"sh\", \"-c\", %q]\n[root]\nagent = \"a\"\nprompt = \"go\"\n", script)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // colour is a sequence that sets one.
 var colour = regexp.MustCompile(`\x1b\[[0-9;:]*m`)
 
@@ -57,17 +68,8 @@ func TestTopOnATerminal(t *testing.T) {
 	t.Parallel()
 	newDir(t)
 	startDaemon(t)
-	bin := t.TempDir()
-	leasehold := leaseholdIn(t, bin)
-	env := []string{
-		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + bin, "TERM=xterm-256color", "XDG_STATE_HOME=" + inDir(t, "home"),
-		"LEASEHOLD_SOCKET=" + inDir(t, "s"),
-	}
-	manifest := filepath.Join(bin, "tree.toml")
-	text := "[agents.a]\nextends = \"command\"\ncommand = [\"sh\", \"-c\", \"echo written-by-the-agent\"]\n[root]\nagent = \"a\"\nprompt = \"go\"\n"
-	if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	bin, leasehold, env := atTerminal(t, "TERM=xterm-256color")
+	manifest := manifestOf(t, bin, "echo written-by-the-agent")
 	dispatch := exec.CommandContext(t.Context(), leasehold, "dispatch", manifest)
 	dispatch.Env, dispatch.Dir = env, bin
 	if out, err := dispatch.CombinedOutput(); err != nil {
@@ -194,17 +196,8 @@ func TestDispatchLeavesOnlyItsSummaryOnATerminal(t *testing.T) {
 	t.Parallel()
 	newDir(t)
 	startDaemon(t)
-	bin := t.TempDir()
-	leasehold := leaseholdIn(t, bin)
-	env := []string{
-		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + bin, "TERM=xterm", "NO_COLOR=1", "XDG_STATE_HOME=" + inDir(t, "home"),
-		"LEASEHOLD_SOCKET=" + inDir(t, "s"),
-	}
-	manifest := filepath.Join(bin, "tree.toml")
-	text := "[agents.a]\nextends = \"command\"\ncommand = [\"sh\", \"-c\", \"until [ -e go ]; do sleep 0.05; done\"]\n[root]\nagent = \"a\"\nprompt = \"go\"\n"
-	if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	bin, leasehold, env := atTerminal(t, "TERM=xterm", "NO_COLOR=1")
+	manifest := manifestOf(t, bin, "until [ -e go ]; do sleep 0.05; done")
 	c := openConsole(t, env, leasehold, "dispatch", manifest)
 	c.sees("running")
 	if err := os.WriteFile(filepath.Join(bin, "go"), nil, 0o600); err != nil {
