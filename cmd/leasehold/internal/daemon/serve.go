@@ -8,15 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
+	"slices"
 	"time"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -213,63 +211,18 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	cfg.traces, flush = openTraces(log)
 	defer flush()
 
+	open := cfg.openDirectory
 	if cfg.Database.Given() {
-		unlock, err := lockPlace(cfg.State)
-		if err != nil {
-			return explain(err)
-		}
-		defer func() { err = errors.Join(err, unlock()) }()
+		open = cfg.openDatabase
 	}
-	var daemon *server.Server
-	var tend func(context.Context) error // handles what falls due
-	checkState := func() error { return nil }
-	options := server.Options{
+	daemon := new(served)
+	defer func() { err = errors.Join(err, daemon.close()) }()
+	err = open(ctx, daemon, measured, log, server.Options{
 		Version: build.Version(), Log: log, Logs: lastOf, Transport: server.Transport{HTTPHosts: cfg.HTTPHosts},
 		Metrics: measured.Handler(), Called: measured.Called,
-	}
-	if cfg.Database.Given() {
-		seat, err := takeSeat(ctx, &cfg.Database, cfg.Partitions, log)
-		if err != nil {
-			return explain(err)
-		}
-		defer seat.close()
-		cfg.partitions, cfg.settled = seat.where.Partitions(), dispatch.SettledOf(seat.where.Settled())
-		options.Machine, options.Partitions, options.Settled = process.Machine(), cfg.partitions, cfg.settled
-		if cfg.Door.Listen != "" {
-			if err := cfg.Door.open(ctx); err != nil {
-				return err
-			}
-			defer func() { _ = cfg.Door.ln.Close() }()
-			options.Elsewhere, options.Poked = cfg.Door.elsewhere, func() { cfg.Door.member.Poke() }
-		}
-		options.Trouble = func() string { return postgres.Reason(seat.member.Trouble()) }
-		options.Reached = func() bool { return seat.member.Reached() }
-		daemon = server.New(nil, options)
-		seat.takePart(cfg.Door, daemon.Connections, log, func(ctx context.Context, partition int, eng *postgres.Engine) error {
-			return cfg.host(ctx, partition, eng, daemon, measured, log)
-		})
-		tend = seat.member.Run
-	} else {
-		if err := refuseUnfinished(cfg.State); err != nil {
-			return explain(err)
-		}
-		eng, err := pebble.Open(pebble.Options{Dir: filepath.Join(cfg.State, "db"), Logf: logf(log)})
-		if err != nil {
-			return explain(err)
-		}
-		defer func() { err = errors.Join(err, eng.Close()) }()
-		checkState = eng.CheckPlace
-		options.Backup = func(ctx context.Context, dir string) error { return backUp(ctx, eng, dir, log) }
-		defer measured.Attach(eng)()
-		state, err := dispatch.Open(ctx, eng, cfg.dispatchOptions())
-		if err != nil {
-			return explain(err)
-		}
-		warnOfSpoilt(state, log)
-		if since, ok := state.Restored(); ok {
-			log.Warn().Time("since", since).Msg("this state is a backup or another copy, and lacks what has happened to the original since; its tokens go on above all that can have been issued; do not serve the original as well, because both would grant the same leases")
-		}
-		daemon, tend = server.New(state, options), state.Tend
+	})
+	if err != nil {
+		return err
 	}
 
 	secure, err := cfg.TLS.load()
@@ -302,9 +255,9 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	// If a service fails, or ctx ends, the other services end. Each closes its
 	// listener; that also removes the socket's file.
 	services, ctx := errgroup.WithContext(ctx)
-	services.Go(func() error { return tend(ctx) })
+	services.Go(func() error { return daemon.tend(ctx) })
 	services.Go(func() error { return daemon.ServeSocket(ctx, socket) })
-	services.Go(func() error { return keepPlace(ctx, checkState, socket, record, log) })
+	services.Go(func() error { return keepPlace(ctx, daemon.checkState, socket, record, log) })
 	services.Go(func() error { return daemon.ServePages(ctx) })
 	if cfg.Door.ln != nil {
 		services.Go(func() error { return daemon.ServePassages(ctx, cfg.Door.ln) })
@@ -339,6 +292,79 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 		return explain(err)
 	}
 	log.Info().Msg("stopped")
+	return nil
+}
+
+// A served daemon has a state, or takes part in those of a database.
+type served struct {
+	*server.Server
+	tend       func(context.Context) error // handles what falls due
+	checkState func() error
+	ends       []func() error // what close does, the last first
+}
+
+func (o *served) atEnd(end func() error) { o.ends = append(o.ends, end) }
+
+func (o *served) close() (err error) {
+	for _, end := range slices.Backward(o.ends) {
+		err = errors.Join(err, end())
+	}
+	return err
+}
+
+// openDirectory opens the state in a directory.
+func (cfg *serveConfig) openDirectory(ctx context.Context, o *served, measured *metrics.Set, log zerolog.Logger, options server.Options) error {
+	if err := refuseUnfinished(cfg.State); err != nil {
+		return explain(err)
+	}
+	eng, err := pebble.Open(pebble.Options{Dir: filepath.Join(cfg.State, "db"), Logf: logf(log)})
+	if err != nil {
+		return explain(err)
+	}
+	o.atEnd(eng.Close)
+	detach := measured.Attach(eng)
+	o.atEnd(func() error { detach(); return nil })
+	state, err := dispatch.Open(ctx, eng, cfg.dispatchOptions())
+	if err != nil {
+		return explain(err)
+	}
+	warnOfSpoilt(state, log)
+	if since, ok := state.Restored(); ok {
+		log.Warn().Time("since", since).Msg("this state is a backup or another copy, and lacks what has happened to the original since; its tokens go on above all that can have been issued; do not serve the original as well, because both would grant the same leases")
+	}
+	options.Backup = func(ctx context.Context, dir string) error { return backUp(ctx, eng, dir, log) }
+	o.Server, o.tend, o.checkState = server.New(state, options), state.Tend, eng.CheckPlace
+	return nil
+}
+
+// openDatabase makes the daemon one of the servers that share a database.
+func (cfg *serveConfig) openDatabase(ctx context.Context, o *served, measured *metrics.Set, log zerolog.Logger, options server.Options) error {
+	unlock, err := lockPlace(cfg.State)
+	if err != nil {
+		return explain(err)
+	}
+	o.atEnd(unlock)
+	seat, err := takeSeat(ctx, &cfg.Database, cfg.Partitions, log)
+	if err != nil {
+		return explain(err)
+	}
+	o.atEnd(func() error { seat.close(); return nil })
+	cfg.partitions, cfg.settled = seat.where.Partitions(), dispatch.SettledOf(seat.where.Settled())
+	options.Machine, options.Partitions, options.Settled = process.Machine(), cfg.partitions, cfg.settled
+	if cfg.Door.Listen != "" {
+		if err := cfg.Door.open(ctx); err != nil {
+			return err
+		}
+		o.atEnd(func() error { _ = cfg.Door.ln.Close(); return nil })
+		options.Elsewhere, options.Poked = cfg.Door.elsewhere, func() { cfg.Door.member.Poke() }
+	}
+	options.Trouble = func() string { return postgres.Reason(seat.member.Trouble()) }
+	options.Reached = func() bool { return seat.member.Reached() }
+	o.Server = server.New(nil, options)
+	seat.takePart(cfg.Door, o.Connections, log, func(ctx context.Context, partition int, eng *postgres.Engine) error {
+		return cfg.host(ctx, partition, eng, o.Server, measured, log)
+	})
+	o.tend, o.checkState = seat.member.Run, func() error { return nil }
 	return nil
 }
 
@@ -385,40 +411,6 @@ func lastOf(ctx context.Context, run, path string, lines int) (l tools.AgentLog,
 
 // errIdle ends a daemon that nobody uses.
 var errIdle = errors.New("nobody is connected")
-
-// spareProcessor makes up for the processor that waits for the disk: Go takes it back
-// from a system call only after a while. With 64 clients on two cores, durable calls
-// became a tenth faster, and other calls did not change. GOMAXPROCS in the environment
-// takes precedence.
-func spareProcessor() {
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
-	}
-}
-
-// ballast makes the collector run less often while little lives in the daemon: Go collects
-// when the heap has doubled, and that of a small daemon doubles in milliseconds under load.
-// With it, the slowest calls of a client whose neighbours work without a pause took a quarter
-// less, for 35 MB of garbage at most. Nothing is ever written to it, so it takes no memory
-// itself, and it has no pointers, so the collector does not look into it. GOGC in the
-// environment takes precedence, and where memory is limited to little, the limit would
-// count it.
-func ballast() []byte {
-	if os.Getenv("GOGC") != "" || debug.SetMemoryLimit(-1) < 1<<30 {
-		return nil
-	}
-	return make([]byte, 32<<20)
-}
-
-// limitMemory makes the collector work harder near the limit of the daemon's control
-// group, as of a container, where the kernel kills. With 200 000 tasks in 128 MiB, the
-// daemon was killed after 1 200 more, and with this it went on. GOMEMLIMIT in the
-// environment takes precedence.
-func limitMemory(log zerolog.Logger) {
-	if limit, err := memlimit.Set(); err == nil && limit < math.MaxInt64 {
-		log.Info().Int64("bytes", limit).Msg("memory is limited")
-	}
-}
 
 // listen opens the socket and, if HTTP is on, its port, over TLS unless secure is
 // nil.
