@@ -106,7 +106,7 @@ it, with the actor.`,
 func newActorTokenCommand() *cobra.Command {
 	var run string
 	reply := connection.Reply{Lost: connection.OldIsVoid}
-	cmd := place.WithServer(&cobra.Command{
+	cmd := view.InRun(&cobra.Command{
 		Use:   "token PATH",
 		Short: "Issue a new token for an actor; the old one is void",
 		Long: `Issue a new token for an actor, in place of one that was lost or has become known,
@@ -123,18 +123,15 @@ lasts: leasehold actor end ends it, with the actor.`,
 			}
 			return reply.Call(cmd, true, "operator_actor_token", request, connection.IssuedToken)
 		},
-	})
-	view.RunFlag(cmd, &run)
+	}, &run, &reply, "print {actor_id, run, path, token}", view.First(view.CompleteActors))
 	cmd.Flags().Duration("expires", 0, "the new one opens no connection after this long, from 1s (default: until the actor has ended)")
-	reply.Flag(cmd, "print {actor_id, run, path, token}")
-	cmd.ValidArgsFunction = view.First(view.CompleteActors)
 	return cmd
 }
 
 func newActorEndCommand() *cobra.Command {
 	var run, reason string
 	var reply connection.Reply
-	cmd := place.WithServer(&cobra.Command{
+	cmd := view.InRun(&cobra.Command{
 		Use:   "end PATH",
 		Short: "End an actor and all below it",
 		Long: `End an actor and all below it: their tokens are void, their sessions end, and their
@@ -149,10 +146,7 @@ leases go to those who wait. Ending root ends the run.`,
 			}
 			return reply.Call(cmd, true, "operator_actor_end", request, connection.Line)
 		},
-	})
-	view.RunFlag(cmd, &run)
+	}, &run, &reply, "print {run, path}", view.First(view.CompleteActors))
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` for those whom it concerns")
-	reply.Flag(cmd, "print {run, path}")
-	cmd.ValidArgsFunction = view.First(view.CompleteActors)
 	return cmd
 }

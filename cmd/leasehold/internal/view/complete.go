@@ -25,6 +25,15 @@ func RunFlag(cmd *cobra.Command, run *string) {
 	}
 }
 
+// InRun adds to a command that makes calls about a run what all such commands have: --run,
+// --server, --json and the completion of its arguments.
+func InRun(cmd *cobra.Command, run *string, reply *connection.Reply, usage string, complete cobra.CompletionFunc) *cobra.Command {
+	RunFlag(cmd, run)
+	reply.Flag(cmd, usage)
+	cmd.ValidArgsFunction = complete
+	return place.WithServer(cmd)
+}
+
 // JoinFlag adds --run to a command, for the run that it joins if it has no token.
 func JoinFlag(cmd *cobra.Command, run *string) {
 	runFlag(cmd, run, "`name` of the run to join without a token")

@@ -11,7 +11,6 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
-	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch/client"
 	"github.com/leasehold/leasehold/queue"
@@ -122,7 +121,7 @@ for 7 days. In that time, queue redrive can return them to their queue.`,
 func newQueueShowCommand() *cobra.Command {
 	var run string
 	var reply connection.Reply
-	cmd := place.WithServer(&cobra.Command{
+	return InRun(&cobra.Command{
 		Use:   "show TASK_ID",
 		Short: "Show everything about a task",
 		Long: `Show everything about a task: its state, its payload, its result, and how each attempt
@@ -140,17 +139,13 @@ ended. The last part of an id is enough, as narrow tables show it.`,
 				return strings.TrimSuffix(text, "\n"), err
 			})
 		},
-	})
-	RunFlag(cmd, &run)
-	reply.Flag(cmd, "print JSON, one object per line")
-	cmd.ValidArgsFunction = completeTasks(liveTasks, 0)
-	return cmd
+	}, &run, &reply, "print JSON, one object per line", completeTasks(liveTasks, 0))
 }
 
 func newQueueCancelCommand() *cobra.Command {
 	var run string
 	var reply connection.Reply
-	cmd := place.WithServer(&cobra.Command{
+	return InRun(&cobra.Command{
 		Use:   "cancel TASK_ID",
 		Short: "Cancel a task",
 		Long: `Cancel a task. A finished task stays as it is, and the answer gives its state. The
@@ -165,17 +160,13 @@ submit is refused. The last part of an id is enough, as narrow tables show it.`,
 			}
 			return reply.Call(cmd, true, "operator_task_cancel", map[string]any{"run": run, "task_id": id}, connection.Line)
 		},
-	})
-	RunFlag(cmd, &run)
-	reply.Flag(cmd, "print {task_id, state}")
-	cmd.ValidArgsFunction = completeTasks(liveTasks, 0)
-	return cmd
+	}, &run, &reply, "print {task_id, state}", completeTasks(liveTasks, 0))
 }
 
 func newQueuePauseCommand() *cobra.Command {
 	var run, reason string
 	var reply connection.Reply
-	cmd := place.WithServer(&cobra.Command{
+	cmd := InRun(&cobra.Command{
 		Use:   "pause QUEUE --reason TEXT",
 		Short: "Pause a queue: workers get no tasks of it until it is resumed",
 		Long: `Pause a queue: workers get no tasks of it until it is resumed. Tasks in progress go on,
@@ -190,18 +181,15 @@ restart of the daemon.`,
 			}
 			return reply.Call(cmd, true, "operator_queue_pause", map[string]any{"run": run, "queue": args[0], "reason": reason}, connection.Line)
 		},
-	})
-	RunFlag(cmd, &run)
+	}, &run, &reply, "print {queue, paused, changed}", First(completeQueues))
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` for whoever looks at the queue")
-	reply.Flag(cmd, "print {queue, paused, changed}")
-	cmd.ValidArgsFunction = First(completeQueues)
 	return cmd
 }
 
 func newQueueResumeCommand() *cobra.Command {
 	var run string
 	var reply connection.Reply
-	cmd := place.WithServer(&cobra.Command{
+	return InRun(&cobra.Command{
 		Use:     "resume QUEUE",
 		Short:   "End the pause of a queue",
 		Long:    `End the pause of a queue. Workers that wait get its tasks, first come, first served.`,
@@ -210,17 +198,19 @@ func newQueueResumeCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return reply.Call(cmd, true, "operator_queue_resume", map[string]any{"run": run, "queue": args[0]}, connection.Line)
 		},
-	})
-	RunFlag(cmd, &run)
-	reply.Flag(cmd, "print {queue, paused, changed}")
-	cmd.ValidArgsFunction = First(completeQueues)
-	return cmd
+	}, &run, &reply, "print {queue, paused, changed}", First(completeQueues))
 }
 
 func newQueueRedriveCommand() *cobra.Command {
 	var run string
 	var reply connection.Reply
-	cmd := place.WithServer(&cobra.Command{
+	complete := func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return completeQueues(cmd, args, word)
+		}
+		return completeTasks(queue.Dead.String(), len(args))(cmd, args, word)
+	}
+	return InRun(&cobra.Command{
 		Use:   "redrive QUEUE [TASK_ID ...]",
 		Short: "Return dead tasks to their queue with a fresh set of attempts",
 		Long: fmt.Sprintf(`Return dead tasks to their queue with a fresh set of attempts: those named, or else the
@@ -250,16 +240,7 @@ first %d.`, queue.MaxRedrive),
 			}
 			return tellRedriven(cmd.OutOrStdout(), answer.Object, args[0], ids)
 		},
-	})
-	RunFlag(cmd, &run)
-	reply.Flag(cmd, "print {task_ids}")
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return completeQueues(cmd, args, word)
-		}
-		return completeTasks(queue.Dead.String(), len(args))(cmd, args, word)
-	}
-	return cmd
+	}, &run, &reply, "print {task_ids}", complete)
 }
 
 // tellRedriven prints how many tasks were redriven, and which of the requested ones were
