@@ -19,19 +19,7 @@ func TestGrantsAndLossesAreInTheDebugLog(t *testing.T) {
 	one, two := d.open(t, token), d.open(t, newActor(t, "load", "w", "worker"))
 
 	held := take(t, one, "held")
-	waited := make(chan *programs.Lease, 1)
-	go func() {
-		l, err := two.Acquire(t.Context(), "held", programs.LeaseOptions{})
-		if err != nil {
-			t.Error(err)
-		}
-		waited <- l
-	}()
-	d.until("leasehold_lease_waiters", labels{"scope": "run"})
-	if err := held.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	second := <-waited
+	second := d.handOver(held, two)
 	var revoked any
 	asOperator(t, "operator_lease_revoke", map[string]any{"run": "load", "key": "held", "scope": "run", "reason": "needed"}, &revoked)
 	<-second.Context().Done()

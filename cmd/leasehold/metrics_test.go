@@ -32,19 +32,7 @@ func TestMetrics(t *testing.T) {
 	before := d.scrape()
 
 	held := take(t, one, "held")
-	waited := make(chan *programs.Lease)
-	go func() {
-		l, err := two.Acquire(t.Context(), "held", programs.LeaseOptions{})
-		if err != nil {
-			t.Error(err)
-		}
-		waited <- l
-	}()
-	d.until("leasehold_lease_waiters", labels{"scope": "run"})
-	if err := held.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	second := <-waited
+	second := d.handOver(held, two)
 	d.equal(d.scrape(), "leasehold_leases_held", labels{"scope": "run"}, 1)
 	if err := second.Release(t.Context()); err != nil {
 		t.Fatal(err)
@@ -121,12 +109,13 @@ func TestMetrics(t *testing.T) {
 	}
 	first, other := take(t, one, "first"), take(t, two, "second")
 	ctx, giveUp := context.WithCancel(t.Context())
+	waited := make(chan struct{})
 	go func() {
+		defer close(waited)
 		_, err := one.Acquire(ctx, "second", programs.LeaseOptions{})
 		if err == nil {
 			t.Error("a lease that is held was granted")
 		}
-		waited <- nil
 	}()
 	d.until("leasehold_lease_waiters", run)
 	if err := two.Do(t.Context(), http.MethodPost, "/leases", map[string]any{"key": "first", "wait_secs": 20}, nil); programs.CodeOf(err) != "DEADLOCK" {
@@ -239,6 +228,24 @@ func take(t *testing.T, c *programs.Client, key string) *programs.Lease {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// handOver releases a lease for which another client waits, and returns the lease of that.
+func (d *measured) handOver(held *programs.Lease, to *programs.Client) *programs.Lease {
+	d.Helper()
+	waited := make(chan *programs.Lease, 1)
+	go func() {
+		l, err := to.Acquire(d.Context(), held.Key(), programs.LeaseOptions{})
+		if err != nil {
+			d.Error(err)
+		}
+		waited <- l
+	}()
+	d.until("leasehold_lease_waiters", labels{"scope": "run"})
+	if err := held.Release(d.Context()); err != nil {
+		d.Fatal(err)
+	}
+	return <-waited
 }
 
 func (d *measured) get(url, token string) (status int, body io.ReadCloser) {
