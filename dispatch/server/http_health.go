@@ -22,17 +22,25 @@ func (e *endpoint) healthy(w http.ResponseWriter, _ *http.Request) { plain(w, ht
 // or knows another server that leads and passes clients on to it, and it is not
 // stopping. A server that has lost its database does not know who leads.
 func (e *endpoint) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
-	defer cancel()
 	if e.ctx.Err() != nil {
 		plain(w, http.StatusServiceUnavailable, "the daemon is stopping")
 		return
 	}
-	if reached := e.server.opts.Reached; reached != nil && !reached() {
+	if why := e.unready(r.Context()); why != "" {
 		w.Header().Set("Retry-After", "1")
-		plain(w, http.StatusServiceUnavailable, "this server has lost its database, which says who leads"+e.server.why(""))
+		plain(w, http.StatusServiceUnavailable, why)
 		return
 	}
+	plain(w, http.StatusOK, "ok")
+}
+
+// unready returns why a daemon that is not stopping serves no clients, or "".
+func (e *endpoint) unready(ctx context.Context) string {
+	if reached := e.server.opts.Reached; reached != nil && !reached() {
+		return "this server has lost its database, which says who leads" + e.server.why("")
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
 	homes := e.server.homes.all()
 	read := make(chan error, 1)
 	go func() { // an engine that waits for its database does not watch ctx
@@ -53,14 +61,11 @@ func (e *endpoint) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case homes == nil && !e.server.knowsLeader():
-		w.Header().Set("Retry-After", "1")
-		plain(w, http.StatusServiceUnavailable, "this server does not lead, and knows none that does"+e.server.why(""))
+		return "this server does not lead, and knows none that does" + e.server.why("")
 	case failed != nil:
-		w.Header().Set("Retry-After", "1")
-		plain(w, http.StatusServiceUnavailable, "the daemon cannot read its state: "+failed.Error())
-	default:
-		plain(w, http.StatusOK, "ok")
+		return "the daemon cannot read its state: " + failed.Error()
 	}
+	return ""
 }
 
 // knowsLeader reports whether this server knows of another server that leads a
