@@ -79,8 +79,7 @@ func TestHooksDoLittleUnderTheLock(t *testing.T) {
 	most := func(many int) map[string]int64 {
 		does := make(map[string]int64)
 		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
-			_, token := h.add(dispatch.Root, "", "boss")
-			boss := h.connect(dispatch.Credentials{Token: token}, 1)
+			boss := h.member(dispatch.Root, "", "boss", 1)
 			asks := h.connect(dispatch.Credentials{Operator: true}, 2)
 			var files []string
 			for i := range many {
@@ -127,10 +126,8 @@ func TestNoCallReadsAllThatLivesUnderTheLock(t *testing.T) {
 	most := func(many int) map[string]int64 {
 		reads := make(map[string]int64)
 		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
-			_, token := h.add(dispatch.Root, "", "boss")
-			boss := h.connect(dispatch.Credentials{Token: token}, 1)
-			_, token = h.add(dispatch.Worker, "", "W1")
-			w := h.connect(dispatch.Credentials{Token: token}, 2)
+			boss := h.member(dispatch.Root, "", "boss", 1)
+			w := h.member(dispatch.Worker, "", "W1", 2)
 			for i := range many {
 				h.take(w, dispatch.RunScope, fmt.Sprint("k", i), time.Hour)
 				h.add(dispatch.Sublead, "", fmt.Sprint("S", i))
@@ -155,8 +152,7 @@ func TestNoCallReadsAllThatLivesUnderTheLock(t *testing.T) {
 			measure("end of a sub-agent", func() error { return w.EndParty(ctx, "p") })
 
 			// All that was lost in the last hour can be asked for.
-			_, token = h.add(dispatch.Worker, "", "W2")
-			loser := h.connect(dispatch.Credentials{Token: token}, 3)
+			loser := h.member(dispatch.Worker, "", "W2", 3)
 			for i := range many {
 				h.take(loser, dispatch.RunScope, fmt.Sprint("lost", i), time.Second)
 			}
@@ -193,8 +189,7 @@ func TestNoCallReadsAllThatLivesUnderTheLock(t *testing.T) {
 func TestAPageOfLeasesReadsWhatItShows(t *testing.T) {
 	read := func(many int) (rows int64) {
 		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
-			_, token := h.add(dispatch.Root, "", "boss")
-			boss := h.connect(dispatch.Credentials{Token: token}, 1)
+			boss := h.member(dispatch.Root, "", "boss", 1)
 			for i := range 20 {
 				h.take(boss, dispatch.RunScope, fmt.Sprintf("k%02d", i), time.Hour)
 			}
@@ -243,8 +238,7 @@ func TestALargeTreeOfAgentsHoldsUpNobody(t *testing.T) {
 				}
 				reads[what] = count.most.Load()
 			}
-			tr := h.dispatch(work.Settings{})
-			tr.start()
+			tr := h.started()
 			ctx, boss := t.Context(), tr.cast["root"]
 			var paths []string
 			var ids []uuid.UUID
@@ -292,8 +286,7 @@ func TestADrainStopsAgentsInSteps(t *testing.T) {
 	const few, many = 150, 250
 	most := func(agents int) (rows int64) {
 		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
-			tr := h.dispatch(work.Settings{})
-			tr.start()
+			tr := h.started()
 			for range agents {
 				tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 			}
@@ -318,8 +311,7 @@ func TestAListingOfLeasesReadsNoWorkers(t *testing.T) {
 	read := func(many int) (rows int64) {
 		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
 			h.add(dispatch.Root, "", "boss")
-			_, token := h.add(dispatch.Sublead, "", "S1")
-			h.take(h.connect(dispatch.Credentials{Token: token}, 1), dispatch.LayerScope, "x", time.Hour)
+			h.take(h.member(dispatch.Sublead, "", "S1", 1), dispatch.LayerScope, "x", time.Hour)
 			for i := range many {
 				h.add(dispatch.Worker, []string{"", "S1"}[i%2], fmt.Sprint("W", i))
 			}
@@ -430,8 +422,7 @@ func TestAPageOfActorsReadsWhatItShows(t *testing.T) {
 func TestASpawnLooksAtNoOtherAgentsUnderTheLock(t *testing.T) {
 	most := func(agents int) (rows int64) {
 		inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
-			tr := h.dispatch(work.Settings{})
-			tr.start()
+			tr := h.started()
 			for i := range agents {
 				tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Prompt: fmt.Sprint(i)})
 			}
@@ -464,8 +455,7 @@ func TestASpawnLooksAtNoOtherAgentsUnderTheLock(t *testing.T) {
 // reads it without the lock, and an answer looks up only the leases that it tells of.
 func TestManyLossesAreToldWithoutHoldingUpOthers(t *testing.T) {
 	inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
-		_, token := h.add(dispatch.Root, "", "boss")
-		boss := h.connect(dispatch.Credentials{Token: token}, 1)
+		boss := h.member(dispatch.Root, "", "boss", 1)
 		const many = 600
 		for i := range many {
 			h.take(boss, dispatch.RunScope, fmt.Sprint("k", i), time.Second)
@@ -506,8 +496,7 @@ func TestManyLossesAreToldWithoutHoldingUpOthers(t *testing.T) {
 // together. Each learns when what it follows changed.
 func TestManyWhoFollowReadTheEventsOnce(t *testing.T) {
 	inCountedHouse(t, func(t *testing.T, h *house, count *countedEngine) {
-		_, token := h.add(dispatch.Root, "", "boss")
-		boss := h.connect(dispatch.Credentials{Token: token}, 1)
+		boss := h.member(dispatch.Root, "", "boss", 1)
 		since, err := boss.Revision(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -550,8 +539,7 @@ func TestManyWhoFollowReadTheEventsOnce(t *testing.T) {
 // However many topics change, they take little memory, and no change is missed.
 func TestTopicsThatChangeAreBounded(t *testing.T) {
 	inCountedHouse(t, func(t *testing.T, h *house, _ *countedEngine) {
-		_, token := h.add(dispatch.Root, "", "boss")
-		boss := h.connect(dispatch.Credentials{Token: token}, 1)
+		boss := h.member(dispatch.Root, "", "boss", 1)
 		since, err := boss.Revision(t.Context())
 		if err != nil {
 			t.Fatal(err)

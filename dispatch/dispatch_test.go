@@ -150,6 +150,13 @@ func (h *house) connect(c dispatch.Credentials, pid int) *dispatch.Session {
 	return se
 }
 
+// member adds an actor and connects it.
+func (h *house) member(role dispatch.Role, parent, name string, pid int) *dispatch.Session {
+	h.t.Helper()
+	_, token := h.add(role, parent, name)
+	return h.connect(dispatch.Credentials{Token: token}, pid)
+}
+
 var errGone = errors.New("gone")
 
 func (h *house) hangUp(se *dispatch.Session) {

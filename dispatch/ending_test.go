@@ -84,8 +84,7 @@ func TestARestartGoesOnWithWhatWasEnding(t *testing.T) {
 		for i := range 100 {
 			h.add(dispatch.Worker, "S1", fmt.Sprintf("w%d", i))
 		}
-		_, token := h.add(dispatch.Worker, "S1", "last")
-		se := h.connect(dispatch.Credentials{Token: token}, 50)
+		se := h.member(dispatch.Worker, "S1", "last", 50)
 		h.take(se, dispatch.RunScope, "x", time.Hour)
 		s1 := h.actorAt("S1")
 		// What the first transaction leaves: the lead has ended, nobody below.
@@ -150,8 +149,7 @@ func TestARunIsRemovedOnRequest(t *testing.T) {
 		if err := h.RemoveRun(t.Context(), "r"); !errors.Is(err, dispatch.ErrNotFound) {
 			t.Errorf("a run that is not there: %v", err)
 		}
-		_, token := h.add(dispatch.Root, "", "boss")
-		se := h.connect(dispatch.Credentials{Token: token}, 50)
+		se := h.member(dispatch.Root, "", "boss", 50)
 		view, err := se.Store(t.Context(), dispatch.SelfLayer)
 		if err != nil {
 			t.Fatal(err)
@@ -528,10 +526,8 @@ func TestActorListsAreSilentAboutOtherLayers(t *testing.T) {
 		root := h.connect(dispatch.Credentials{Token: rootToken}, 50)
 		_, leadToken := h.add(dispatch.Sublead, "", "S1")
 		lead := h.connect(dispatch.Credentials{Token: leadToken}, 51)
-		_, token := h.add(dispatch.Worker, "S1", "W1")
-		w1 := h.connect(dispatch.Credentials{Token: token}, 52)
-		_, token = h.add(dispatch.Worker, "", "peer")
-		peer := h.connect(dispatch.Credentials{Token: token}, 53)
+		w1 := h.member(dispatch.Worker, "S1", "W1", 52)
+		peer := h.member(dispatch.Worker, "", "peer", 53)
 		h.take(lead, dispatch.LayerScope, "secret", time.Minute)
 		h.take(w1, dispatch.LayerScope, "secret too", time.Minute)
 		h.take(w1, dispatch.RunScope, "open", time.Minute)
@@ -575,8 +571,7 @@ func TestActorListsAreSilentAboutOtherLayers(t *testing.T) {
 // An offer to an actor that ends is void, and its holder is shown none.
 func TestAnOfferToAnActorThatEndsIsVoid(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		_, token := h.add(dispatch.Root, "", "boss")
-		root := h.connect(dispatch.Credentials{Token: token}, 50)
+		root := h.member(dispatch.Root, "", "boss", 50)
 		h.add(dispatch.Worker, "", "W1")
 		const many = 300 // more than one transaction withdraws
 		for i := range many {
@@ -606,8 +601,7 @@ func TestASpoiltEndingStopsNoOther(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		h.add(dispatch.Root, "", "boss")
 		h.add(dispatch.Sublead, "", "S1")
-		_, token := h.add(dispatch.Worker, "S1", "W1")
-		worker := h.connect(dispatch.Credentials{Token: token}, 50)
+		worker := h.member(dispatch.Worker, "S1", "W1", 50)
 		h.take(worker, dispatch.RunScope, "x", time.Hour)
 		spoilt := []string{"ending/1spoilt", "ending/2spoilt"}
 		for _, key := range spoilt {

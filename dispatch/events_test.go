@@ -311,8 +311,7 @@ func TestEveryKindOfEventOccurs(t *testing.T) {
 func TestEventsAreReadInPages(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		h.add(dispatch.Root, "", "boss")
-		_, token := h.add(dispatch.Worker, "", "W1")
-		w1 := h.connect(dispatch.Credentials{Token: token}, 50)
+		w1 := h.member(dispatch.Worker, "", "W1", 50)
 		all := h.events(dispatch.EventQuery{})
 		var got []string
 		since := uint64(0)
@@ -386,8 +385,7 @@ func TestEventsAreForgotten(t *testing.T) {
 	keep := dispatch.Retention{Events: event.Retention{Count: 100}}
 	inHouse(t, dispatch.Options{Keep: keep}, func(t *testing.T, h *house) {
 		h.add(dispatch.Root, "", "boss")
-		_, token := h.add(dispatch.Worker, "", "W1")
-		w1 := h.connect(dispatch.Credentials{Token: token}, 50)
+		w1 := h.member(dispatch.Worker, "", "W1", 50)
 		for range 1000 {
 			g, err := w1.Acquire(t.Context(), dispatch.RunScope, registry.Request{Key: "x"})
 			if err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/process"
-	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -396,8 +395,7 @@ func TestTheHooksOfATokenStayInItsRun(t *testing.T) {
 		}
 	}
 	launched := func(h *house) *dispatch.Session {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		return h.connect(dispatch.Credentials{Token: tr.tokens["root"]}, tr.pid["root"]) // not the session that is kept open for it
 	}
 	for name, c := range map[string]struct {

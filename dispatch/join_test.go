@@ -135,8 +135,7 @@ func TestWhatALostMachineHadIsLostWithinTheGrace(t *testing.T) {
 	for name, restarted := range map[string]bool{"": false, "with a restart of the daemon": true} {
 		t.Run(name, func(t *testing.T) {
 			inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-				tr := h.dispatch(work.Settings{})
-				tr.start()
+				tr := h.started()
 				joined, err := tr.join("m", "one")
 				m := mustJoin(t, joined, err)
 				tr.spawn("root", placed("W", "m", ""))
@@ -172,8 +171,7 @@ func TestWhatALostMachineHadIsLostWithinTheGrace(t *testing.T) {
 
 func TestALauncherOfAMachineMayComeBack(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		joined, err := tr.join("m", "one")
 		m := mustJoin(t, joined, err)
 		tr.spawn("root", placed("W", "m", ""))
@@ -210,8 +208,7 @@ func TestALauncherOfAMachineMayComeBack(t *testing.T) {
 // more. It is lost as one that is away is.
 func TestAFrozenMachineIsLost(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		joined, err := tr.join("m", "one")
 		m := mustJoin(t, joined, err)
 		tr.spawn("root", placed("W", "m", ""))

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"github.com/google/uuid"
 
+	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/work"
 	"github.com/leasehold/leasehold/engine"
 )
@@ -54,3 +55,7 @@ func mayBe(tx engine.Tx, k work.Kin, a Actor) error {
 	}
 	return nil
 }
+
+// Knows reports whether a process descends from one that a launcher of this
+// state has started. That descent decides who the process is, whatever it claims.
+func (s *State) Knows(peer process.Peer) bool { return s.launchers.Kin(peer).Known() }

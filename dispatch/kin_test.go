@@ -20,8 +20,7 @@ import (
 // Processes that are not there: the rules alone.
 func TestAConnectionFromALaunchedProcessIsItsActors(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		other := tr.orders().Launch[0]
 		_, outside, err := h.AddActor(t.Context(), dispatch.NewActor{Run: "elsewhere", Name: "boss", Role: dispatch.Root})
@@ -309,8 +308,7 @@ func TestRealProcessesOfATreeAreItsActors(t *testing.T) {
 // a launched actor are of no use there: a worker cannot become its lead.
 func TestALaunchedActorHasNoConnectionOverHTTP(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		for _, c := range []dispatch.Credentials{{Token: tr.tokens["root"]}, {Handle: tr.cast["root"].Handle()}} {
 			h.unchanged("over HTTP", func() {
 				if _, err := h.Connect(t.Context(), c, process.Peer{Transport: "http"}); !isForbidden(err) {

@@ -158,8 +158,7 @@ func TestAMessageToTheHolderOfALease(t *testing.T) {
 
 func TestAnInboxIsBounded(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		_, token := h.add(dispatch.Root, "", "boss")
-		root := h.connect(dispatch.Credentials{Token: token}, 1)
+		root := h.member(dispatch.Root, "", "boss", 1)
 		over := func(which string, err error) {
 			t.Helper()
 			var limit *registry.LimitError
@@ -169,8 +168,7 @@ func TestAnInboxIsBounded(t *testing.T) {
 		}
 		var writers []*dispatch.Session
 		for i := range mail.MaxUnread/mail.MaxFrom + 1 {
-			_, token := h.add(dispatch.Worker, "", fmt.Sprint("W", i))
-			writers = append(writers, h.connect(dispatch.Credentials{Token: token}, 2+i))
+			writers = append(writers, h.member(dispatch.Worker, "", fmt.Sprint("W", i), 2+i))
 		}
 		_, err := writers[0].Send(t.Context(), "", "root", strings.Repeat("x", mail.MaxText+1), uuid.Nil)
 		over("bytes", err)

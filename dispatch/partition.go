@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/leasehold/leasehold/dispatch/process"
 )
 
 // A Partition is one of several states that servers share. Runs are spread over
@@ -78,7 +76,3 @@ func cutNumber(text string) (number int, rest string) {
 	}
 	return int(n), rest
 }
-
-// Knows reports whether a process descends from one that a launcher of this
-// state has started. That descent decides who the process is, whatever it claims.
-func (s *State) Knows(peer process.Peer) bool { return s.launchers.Kin(peer).Known() }

@@ -58,8 +58,7 @@ func TestARunGoesOnAfterDays(t *testing.T) {
 	}
 	for _, up := range []bool{false, true} {
 		inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-			tr := h.dispatch(work.Settings{})
-			tr.start()
+			tr := h.started()
 			for _, name := range []string{"early", "late"} {
 				tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker, Name: name, Prompt: "p"})
 				tr.start()
@@ -192,8 +191,7 @@ func TestAResumedRunGoesOnWhereItWas(t *testing.T) {
 // or has noted down what came of it. Who resumes it is only to do that.
 func TestARunThatSucceededIsOnlyFinished(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.exitAll()
 		for _, last := range []string{"before the run was ended", "after"} {
 			h.hangUp(tr.op)
@@ -219,8 +217,7 @@ func TestARunThatSucceededIsOnlyFinished(t *testing.T) {
 
 func TestAnInterruptedRunCanBeResumedAfterItEnded(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
 		tr.start()
 		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker, Name: "w"})
@@ -259,8 +256,7 @@ func TestAnInterruptedRunCanBeResumedAfterItEnded(t *testing.T) {
 
 func TestWithItsLauncherGoneARunLosesWhatIsGone(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		tr.start()
@@ -312,8 +308,7 @@ func TestWithItsLauncherGoneARunLosesWhatIsGone(t *testing.T) {
 // ends.
 func TestASubTreeIsLostAsAWhole(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
 		tr.start()
 		want := map[string]work.Status{"root": work.Lost, "S1": work.Lost}
@@ -328,8 +323,7 @@ func TestASubTreeIsLostAsAWhole(t *testing.T) {
 
 func TestALauncherThatLosesItsConnectionMayComeBack(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
@@ -381,8 +375,7 @@ func TestALauncherThatLosesItsConnectionMayComeBack(t *testing.T) {
 
 func TestARestartedDaemonWaitsForTheLauncher(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		tr.start()
@@ -423,8 +416,7 @@ func TestARestartedDaemonWaitsForTheLauncher(t *testing.T) {
 
 func TestARestartedDaemonGivesALauncherUpThatDoesNotComeBack(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		h.alive.Store(tr.pid["root"], false)
 		h.crash()
@@ -520,8 +512,7 @@ func TestACrashAtAnyStepLosesNothingThatWasAnswered(t *testing.T) {
 
 func TestAStopOfWhatWasNeverStartedEndsItWhenTheLauncherIsBack(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
 		late := tr.orders().Launch[0] // handed out; the answer is lost
 		if _, err := tr.cast["root"].Cancel(t.Context(), "S1", "not needed"); err != nil {
@@ -567,8 +558,7 @@ func TestAStopOfWhatWasNeverStartedEndsItWhenTheLauncherIsBack(t *testing.T) {
 
 func TestASpawnWaitsForALauncherThatMayComeBack(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		runs, err := h.Runs(t.Context(), "r")
 		if err != nil {
 			t.Fatal(err)
@@ -603,8 +593,7 @@ func TestASpawnWaitsForALauncherThatMayComeBack(t *testing.T) {
 
 func TestOnlyItsLauncherIsGivenARunsOrders(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		root := tr.ids["root"]
 		other := h.connect(dispatch.Credentials{Operator: true}, 8000)
 		for _, se := range []*dispatch.Session{other, tr.cast["root"]} {

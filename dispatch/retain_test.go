@@ -36,8 +36,7 @@ func TestARemovalThatIsSentAgainRemovesNothing(t *testing.T) {
 // A dispatched run is removed with its orders.
 func TestADispatchedRunIsRemoved(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.exitAll()
 		if _, err := h.FinishRun(t.Context(), tr.op, "r"); err != nil {
 			t.Fatal(err)
@@ -127,8 +126,7 @@ func TestAResumedRunIsKeptFromItsLastEnd(t *testing.T) {
 // A lead that has ended is kept while an agent works below it, however deep.
 func TestALeadIsKeptWhileAgentsWorkBelowIt(t *testing.T) {
 	inHouse(t, dispatch.Options{Keep: short}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead, Name: "S1"})
 		tr.start()
 		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Sublead, Name: "S2"})
@@ -148,8 +146,7 @@ func TestALeadIsKeptWhileAgentsWorkBelowIt(t *testing.T) {
 // Then it is forgotten.
 func TestALeadIsForgottenAfterThoseBelowIt(t *testing.T) {
 	inHouse(t, dispatch.Options{Keep: short}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead, Name: "S1"})
 		tr.start()
 		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker, Name: "W1"})
@@ -171,8 +168,7 @@ func TestAnActorIsForgottenWithItsEntries(t *testing.T) {
 		h.add(dispatch.Root, "", "boss")
 		write := func(name string, entries int) {
 			t.Helper()
-			_, token := h.add(dispatch.Worker, "", name)
-			view, err := h.connect(dispatch.Credentials{Token: token}, 50).Store(t.Context(), dispatch.SelfLayer)
+			view, err := h.member(dispatch.Worker, "", name, 50).Store(t.Context(), dispatch.SelfLayer)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -145,8 +145,7 @@ func TestARestartKeepsTheSessionsOfLivingProcesses(t *testing.T) {
 		var handles []string
 		var grants []registry.Grant
 		for i := range 3 {
-			_, token := h.add(dispatch.Worker, "", fmt.Sprint("W", i))
-			se := h.connect(dispatch.Credentials{Token: token}, 100+i)
+			se := h.member(dispatch.Worker, "", fmt.Sprint("W", i), 100+i)
 			handles = append(handles, se.Handle())
 			grants = append(grants, h.take(se, dispatch.RunScope, fmt.Sprint("key", i), 10*time.Second))
 		}
@@ -186,12 +185,10 @@ func TestARestartKeepsTheSessionsOfLivingProcesses(t *testing.T) {
 
 func TestADetachedProcessThatDiesGivesBackAtOnce(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		_, token := h.add(dispatch.Root, "", "boss")
-		se := h.connect(dispatch.Credentials{Token: token}, 7)
+		se := h.member(dispatch.Root, "", "boss", 7)
 		h.take(se, dispatch.RunScope, "x", time.Hour)
 		h.crash()
-		_, token = h.add(dispatch.Worker, "", "W1")
-		w := h.connect(dispatch.Credentials{Token: token}, 8)
+		w := h.member(dispatch.Worker, "", "W1", 8)
 		defer h.hangUp(w)
 		time.Sleep(10 * time.Second)
 		if got := h.heldBy(w, dispatch.RunScope, "x"); got != "root" {
@@ -375,8 +372,7 @@ func TestAnOperatorIsInNoTree(t *testing.T) {
 
 func TestALossIsToldInTheNextAnswerAndToThoseWhoListen(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		_, token := h.add(dispatch.Root, "", "boss")
-		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		se := h.member(dispatch.Root, "", "boss", 1)
 		heard := make(chan registry.Notice, 1)
 		follow := se.WatchNotices()
 		g := h.take(se, dispatch.RunScope, "x", time.Second)
@@ -400,8 +396,7 @@ func TestALossIsToldInTheNextAnswerAndToThoseWhoListen(t *testing.T) {
 // which for a layer means the lease x.
 func TestAPrefixMeansBothScopes(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		_, token := h.add(dispatch.Root, "", "boss")
-		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		se := h.member(dispatch.Root, "", "boss", 1)
 		defer h.hangUp(se)
 		h.take(se, dispatch.RunScope, "/leases/x", time.Minute)
 		h.take(se, dispatch.RunScope, "x", time.Minute)
@@ -420,8 +415,7 @@ func TestAPrefixMeansBothScopes(t *testing.T) {
 // answer cannot tell all of them.
 func TestNoLossIsToldOneAnswerLate(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		_, token := h.add(dispatch.Root, "", "boss")
-		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		se := h.member(dispatch.Root, "", "boss", 1)
 		defer h.hangUp(se)
 		lose := func(n int) {
 			t.Helper()
@@ -476,8 +470,7 @@ func TestNoLossIsToldOneAnswerLate(t *testing.T) {
 // before have been read.
 func TestALossIsToldAgainIfItsAnswerIsNotRead(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		_, token := h.add(dispatch.Root, "", "boss")
-		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		se := h.member(dispatch.Root, "", "boss", 1)
 		h.take(se, dispatch.RunScope, "x", time.Second)
 		time.Sleep(2 * time.Second)
 		for i, want := range []int{1, 1, 0} {
@@ -498,8 +491,7 @@ func TestALossIsToldAgainIfItsAnswerIsNotRead(t *testing.T) {
 // TestAllThatAnswersToldIsToldAgain if none of them was read, and not only what the last told.
 func TestAllThatAnswersToldIsToldAgain(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		_, token := h.add(dispatch.Root, "", "boss")
-		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		se := h.member(dispatch.Root, "", "boss", 1)
 		defer h.hangUp(se)
 		for i := range dispatch.MaxNotices + 5 {
 			h.take(se, dispatch.RunScope, fmt.Sprint(i), time.Second)

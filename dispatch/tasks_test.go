@@ -32,8 +32,7 @@ func TestOnlyItsEnqueuerItsClaimantAndLeadsEndATask(t *testing.T) {
 			{"claimant", "root", dispatch.Worker},
 			{"other", "root", dispatch.Worker},
 		} {
-			_, token := h.add(a.role, a.parent, a.name)
-			se := h.connect(dispatch.Credentials{Token: token}, pid+1)
+			se := h.member(a.role, a.parent, a.name, pid+1)
 			defer h.hangUp(se)
 			who[a.name], _ = se.Tasks()
 		}

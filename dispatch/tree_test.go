@@ -164,8 +164,7 @@ func TestEndingASubleadEndsItsSubTree(t *testing.T) {
 
 func TestARunEndsWithItsRootAndItsNameCanBeUsedAgain(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		_, token := h.add(dispatch.Root, "", "boss")
-		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		se := h.member(dispatch.Root, "", "boss", 1)
 		h.take(se, dispatch.RunScope, "x", time.Hour)
 		if err := h.EndActor(t.Context(), "r", "root", "done"); err != nil {
 			t.Fatal(err)
@@ -173,8 +172,7 @@ func TestARunEndsWithItsRootAndItsNameCanBeUsedAgain(t *testing.T) {
 		if err := h.EndActor(t.Context(), "r", "root", "done"); !errors.Is(err, dispatch.ErrNotFound) {
 			t.Errorf("ending it again: %v", err)
 		}
-		_, token = h.add(dispatch.Root, "", "boss")
-		again := h.connect(dispatch.Credentials{Token: token}, 2)
+		again := h.member(dispatch.Root, "", "boss", 2)
 		defer h.hangUp(again)
 		if g := h.take(again, dispatch.RunScope, "x", time.Hour); g.Reentrant {
 			t.Errorf("the old run's lease: %+v", g)

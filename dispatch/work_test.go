@@ -47,6 +47,14 @@ func (h *house) dispatch(settings work.Settings) *troupe {
 	return tr
 }
 
+// started dispatches a run whose root has begun.
+func (h *house) started() *troupe {
+	h.t.Helper()
+	tr := h.dispatch(work.Settings{})
+	tr.start()
+	return tr
+}
+
 func begin(settings work.Settings) dispatch.Dispatch {
 	return dispatch.Dispatch{
 		Run: "r", Root: work.Order{Name: "boss", Agent: "sh", Prompt: "lead"},
@@ -306,8 +314,7 @@ func TestNobodySpawnsWhereNobodyLaunches(t *testing.T) {
 		refused("a run that is not dispatched", plain, is(dispatch.ErrNoLauncher))
 		h.hangUp(plain)
 
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		_, token = h.add(dispatch.Sublead, "", "added")
 		added := h.connect(dispatch.Credentials{Token: token}, 2)
 		refused("one that was added", added, isForbidden)
@@ -332,8 +339,7 @@ func TestNobodySpawnsWhereNobodyLaunches(t *testing.T) {
 
 func TestNamesCountUpAndSkipWhatIsTaken(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		var got []string
 		for _, sp := range []dispatch.Spawn{
 			{Role: dispatch.Worker},
@@ -357,8 +363,7 @@ func TestNamesCountUpAndSkipWhatIsTaken(t *testing.T) {
 // Whom an operator has added is nobody's to start.
 func TestTheNameOfAnActorThatWasAddedIsTaken(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		if _, _, err := h.AddActor(t.Context(), dispatch.NewActor{Run: "r", Name: "helper", Role: dispatch.Worker}); err != nil {
 			t.Fatal(err)
 		}
@@ -374,8 +379,7 @@ func TestTheNameOfAnActorThatWasAddedIsTaken(t *testing.T) {
 
 func TestAnExitEndsWhatTheActorHeldAndStopsWhomItSpawned(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
 		tr.start()
 		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Sublead})
@@ -383,8 +387,7 @@ func TestAnExitEndsWhatTheActorHeldAndStopsWhomItSpawned(t *testing.T) {
 		tr.spawn("S1→S2", dispatch.Spawn{Role: dispatch.Worker})
 		tr.start()
 		tr.spawn("S1", dispatch.Spawn{Role: dispatch.Worker, Name: "waiting"}) // never handed out
-		_, token := h.add(dispatch.Worker, "S1", "added")
-		added := h.connect(dispatch.Credentials{Token: token}, 5)
+		added := h.member(dispatch.Worker, "S1", "added", 5)
 		h.take(tr.cast["S1"], dispatch.RunScope, "x", time.Hour)
 		h.take(tr.cast["S1"], dispatch.LayerScope, "y", time.Hour)
 		h.claim(tr.cast["S1"], work.MaxLeaseNames) // which hides none of its leases
@@ -429,8 +432,7 @@ func TestAnExitEndsWhatTheActorHeldAndStopsWhomItSpawned(t *testing.T) {
 
 func TestCancellingStopsASubTree(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Sublead})
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		tr.start()
@@ -466,8 +468,7 @@ func TestCancellingStopsASubTree(t *testing.T) {
 
 func TestAwaitedActorsAreToldAsTheyFinish(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		for range 3 {
 			tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		}
@@ -512,8 +513,7 @@ func TestAwaitedActorsAreToldAsTheyFinish(t *testing.T) {
 
 func TestAReportIsBoundedAndTheLastOneCounts(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		_, token := h.add(dispatch.Root, "", "boss")
-		se := h.connect(dispatch.Credentials{Token: token}, 1)
+		se := h.member(dispatch.Root, "", "boss", 1)
 		for _, c := range []struct {
 			result string
 			want   func(error) bool
@@ -543,8 +543,7 @@ func TestAReportIsBoundedAndTheLastOneCounts(t *testing.T) {
 // What an answer told that nobody read is told again. A run that was resumed does not end.
 func TestADrainIsToldOnceToEachAgent(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker})
 		tr.start()
 		tr.spawn("root", dispatch.Spawn{Role: dispatch.Worker}) // never handed out
@@ -594,8 +593,7 @@ func TestADrainIsToldOnceToEachAgent(t *testing.T) {
 
 func TestASpawnThatIsSentAgainIsCarriedOutOnce(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		session := tr.cast["root"]
 		spawn := func(name string) dispatch.Spawned {
 			ctx := call.With(t.Context(), call.Call{Session: session.ID(), Name: name})
@@ -624,8 +622,7 @@ func TestASpawnThatIsSentAgainIsCarriedOutOnce(t *testing.T) {
 // and a running one is told to stop, with those below it.
 func TestASpawnThatIsCancelledIsUndone(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		lead := tr.cast["root"]
 		spawn := func(name string, role dispatch.Role) call.Call {
 			c := call.Call{Session: lead.ID(), Name: name}
@@ -663,8 +660,7 @@ func TestASpawnThatIsCancelledIsUndone(t *testing.T) {
 // with all below it.
 func TestASpawnThatWasUndoneGetsItsNameAgain(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
-		tr := h.dispatch(work.Settings{})
-		tr.start()
+		tr := h.started()
 		lead := tr.cast["root"]
 		c := call.Call{Session: lead.ID(), Name: "1"}
 		spawn := func() (dispatch.Spawned, error) {
