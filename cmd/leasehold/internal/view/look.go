@@ -195,7 +195,7 @@ func (l *look) allPages(ctx context.Context, c *client.Client, first json.RawMes
 			for _, list := range names {
 				whole = fmt.Appendf(whole, ",%q:[%s]", list, bytes.TrimPrefix(lists[list], []byte(",")))
 			}
-			return fmt.Appendf(nil, "{%s}", whole[1:]), nil
+			return fmt.Appendf(nil, "{%s}", bytes.TrimPrefix(whole, []byte(","))), nil
 		}
 		args["after"] = next
 		answer, err := connection.Call(ctx, c, l.tool, args)
