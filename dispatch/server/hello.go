@@ -146,14 +146,7 @@ func Greet(nc net.Conn, h Hello) (*bufio.Reader, Welcome, error) {
 func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, peer process.Peer) (v visit, err error) {
 	nc.SetDeadline(time.Now().Add(s.opts.HelloTimeout))
 	interruptIfOver(ctx, nc)
-	h, line, err := s.readHello(br)
-	var who dispatch.Credentials
-	if err == nil {
-		who, err = h.credentials(nc, peer)
-	}
-	if err == nil {
-		err = s.refuseLaunched(who, nc, peer)
-	}
+	g, err := s.readHello(nc, br, peer)
 	// first lets only one answer the client: this function, the time limit, or the server
 	// to which the client is passed on.
 	var first sync.Once
@@ -180,32 +173,9 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	})
 	defer late.Stop()
 	if err == nil {
-		p := passage{Peer: peer, began: time.Now()}
-		var passed bool
-		p.Partition, passed = s.boundFor(who, nc, peer)
-		if c, ok := nc.(*remote); ok {
-			p.Remote, p.Access = true, c.access()
-		}
-		for again := true; again; {
-			var way *Way
-			var to net.Conn
-			if v.home, way, to, err = s.reach(opening, passed, p); to != nil {
-				told := true
-				if first.Do(func() { told = false }); told {
-					return visit{}, errors.Join(errLate, to.Close())
-				}
-				heard, err := s.pass(ctx, way, to, line, nc, br)
-				if !heard && ctx.Err() == nil {
-					s.farewells.add(p.Partition, peer)
-				}
-				return visit{}, err
-			}
-			if err != nil {
-				break
-			}
-			err = s.visit(opening, &v, h, who, peer)
-			// If the state failed meanwhile, its next leader opens the session.
-			again = err != nil && v.se == nil && v.home.failed() != nil
+		var passedOn bool
+		if passedOn, err = s.seat(ctx, opening, &v, g, &first); passedOn {
+			return visit{}, err
 		}
 	}
 	if err != nil {
@@ -231,6 +201,40 @@ func (s *Server) welcome(ctx context.Context, nc net.Conn, br *bufio.Reader, pee
 	s.opts.Log.WithLevel(visitLevel(a)).Stringer("session", se.ID()).Str("actor", a.Path).Str("run", a.Run).
 		Int("pid", peer.PID).Bool("resumed", se.Resumed()).Msg("connected")
 	return v, nil
+}
+
+// seat opens the session of a client, unless opening ends before. If another server leads the
+// client's partition, seat passes the client on to it, until the client leaves or ctx ends.
+func (s *Server) seat(ctx, opening context.Context, v *visit, g greeting, first *sync.Once) (passedOn bool, err error) {
+	p := passage{Peer: g.peer, began: time.Now()}
+	var passed bool
+	p.Partition, passed = s.boundFor(g.who, g.nc, g.peer)
+	if c, ok := g.nc.(*remote); ok {
+		p.Remote, p.Access = true, c.access()
+	}
+	for {
+		var way *Way
+		var to net.Conn
+		if v.home, way, to, err = s.reach(opening, passed, p); to != nil {
+			told := true
+			if first.Do(func() { told = false }); told {
+				return true, errors.Join(errLate, to.Close())
+			}
+			heard, err := s.pass(ctx, way, to, g.line, g.nc, g.br)
+			if !heard && ctx.Err() == nil {
+				s.farewells.add(p.Partition, g.peer)
+			}
+			return true, err
+		}
+		if err != nil {
+			return false, err
+		}
+		err = s.visit(opening, v, g)
+		if err == nil || v.se != nil || v.home.failed() == nil {
+			return false, err
+		}
+		// The state failed meanwhile. Its next leader opens the session.
+	}
 }
 
 // visitLevel is the level of a line of the log about a connection of a. Those of an
@@ -279,12 +283,29 @@ func interruptIfOver(ctx context.Context, nc net.Conn) {
 	}
 }
 
-func (s *Server) readHello(br *bufio.Reader) (h Hello, line []byte, err error) {
-	if line, err = readLine(br, maxHello, nil); err != nil {
-		return h, nil, fmt.Errorf("no hello: %w", err)
+// A greeting is a connection whose client has said hello.
+type greeting struct {
+	nc    net.Conn
+	br    *bufio.Reader // what follows the hello
+	peer  process.Peer
+	line  []byte // the hello as it came
+	hello Hello
+	who   dispatch.Credentials
+}
+
+// readHello reads a hello, and refuses whoever may not send it.
+func (s *Server) readHello(nc net.Conn, br *bufio.Reader, peer process.Peer) (g greeting, err error) {
+	g = greeting{nc: nc, br: br, peer: peer}
+	if g.line, err = readLine(br, maxHello, nil); err != nil {
+		return g, fmt.Errorf("no hello: %w", err)
 	}
-	h, err = s.parseHello(line)
-	return h, line, err
+	if g.hello, err = s.parseHello(g.line); err != nil {
+		return g, err
+	}
+	if g.who, err = g.hello.credentials(nc, peer); err != nil {
+		return g, err
+	}
+	return g, s.refuseLaunched(g.who, nc, peer)
 }
 
 // A visit is a connection's session, with its home and its actor's share.
@@ -303,22 +324,22 @@ func (v visit) leave() {
 	v.home.guests.Done()
 }
 
-// visit opens the session for a hello. The caller is a guest of the home; if
+// visit opens the session for a greeting. The caller is a guest of the home; if
 // there is no session afterwards, it no longer is. If visit returns an error and
 // a session, the session is to be dismissed.
-func (s *Server) visit(ctx context.Context, v *visit, h Hello, who dispatch.Credentials, peer process.Peer) (err error) {
+func (s *Server) visit(ctx context.Context, v *visit, g greeting) (err error) {
 	defer func() {
 		if v.se == nil {
 			v.home.guests.Done()
 		}
 	}()
-	if v.groups, err = tools.ParseGroups(h.Tools); err != nil {
+	if v.groups, err = tools.ParseGroups(g.hello.Tools); err != nil {
 		return err
 	}
-	if dispatch.IsAccess(who.Token) {
-		v.access = who.Token
+	if dispatch.IsAccess(g.who.Token) {
+		v.access = g.who.Token
 	}
-	if v.se, err = v.home.state.Connect(ctx, who, peer); err != nil {
+	if v.se, err = v.home.state.Connect(ctx, g.who, g.peer); err != nil {
 		return err
 	}
 	v.share, err = s.shares.Take(v.se.Actor().ID, fair.SocketConn)
