@@ -32,7 +32,7 @@ type file struct {
 	want config
 	note string // shown with the file if it is written
 
-	hook    bool  // path is a hook of git, of which the rest is not used
+	hook    bool  // path is a hook of git; of the rest only note is used
 	problem error // why git does not say where its hooks are; path is then the top of the repository
 
 	// alternative returns want if that depends on the file's text. It may be nil.
