@@ -838,6 +838,31 @@ func TestAnAgentThatIsAwayKeepsItsFiles(t *testing.T) {
 	resume()
 }
 
+// A client may run its hook in a shell that runs a script that runs it, and so on.
+func TestTheHookFindsItsClientAboveShells(t *testing.T) {
+	t.Parallel()
+	client, h := hookedShim(t)
+	hook := testProgram(t, "hook", "claude")
+	nested := `if [ $1 -gt 1 ]; then n=$(($1 - 1)); shift; sh "$0" $n "$@"; else shift; "$@"; fi; exit` // a shell replaces itself by its last command
+	script := filepath.Join(t.TempDir(), "nested")
+	if err := os.WriteFile(script, []byte(nested), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for id, shells := range []int{1, 5} {
+		name := fmt.Sprint(shells, ".ts")
+		cmd := exec.Command("sh", append([]string{script, strconv.Itoa(shells), hook.Path}, hook.Args[1:]...)...)
+		cmd.Env, cmd.Dir, cmd.Stderr = append(hook.Env, "CLAUDE_PID=0", "LEASEHOLD_RUN="), h.dir, os.Stderr
+		cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"cwd":%q,"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":%q}}`, h.dir, name))
+		if out, err := cmd.Output(); err != nil || len(out) > 0 {
+			t.Fatalf("below %d shells: %v %s", shells, err, out)
+		}
+		client.call(20+id, "run_lease_acquire", fmt.Sprintf(`{"path":%q}`, name))
+		if answer := client.answer(20 + id); !answer.Result.StructuredContent.Reentrant {
+			t.Errorf("below %d shells the hook has not taken the lease for its client: %+v", shells, answer.Result)
+		}
+	}
+}
+
 // The settings of the project decide what is guarded, and what happens without a
 // daemon; who must not be refused is not, and both are told.
 func TestTheHooksSettings(t *testing.T) {

@@ -108,16 +108,17 @@ func writeJSON(out io.Writer, v any) error {
 }
 
 // process returns the id of the client's process, or 0 if it is not known. A hook's
-// parent is the client, or a shell that the client started for the hook.
+// parent is the client, or a shell that the client started for the hook. A hook whose
+// client is gone has an init as its parent.
 func (c client) process() int {
-	if pid, err := strconv.Atoi(os.Getenv(c.pid)); c.pid != "" && err == nil && pid > 0 {
+	if pid, _ := strconv.Atoi(os.Getenv(c.pid)); pid > 0 {
 		return pid
 	}
 	pid := os.Getppid()
-	for n := 0; n < 3 && slices.Contains(shells, process.Name(pid)); n++ {
+	for slices.Contains(shells, process.Name(pid)) {
 		pid = process.Find(pid).Parent
 	}
-	if pid == 1 && slices.Contains(inits, process.Name(pid)) { // in a container the client may be 1
+	if slices.Contains(inits, process.Name(pid)) {
 		return 0
 	}
 	return pid

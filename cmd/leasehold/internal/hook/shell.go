@@ -112,7 +112,7 @@ func (g *guard) commandEnded(ctx context.Context) (note string, err error) {
 }
 
 // here returns the project that the client works in and its run. ok is false if one of
-// them or the client's process is not known.
+// them is not known.
 func (g *guard) here() (of project.Project, run string, ok bool) {
 	dir := existing(g.event.home)
 	of, err := project.Of(dir)
@@ -120,7 +120,7 @@ func (g *guard) here() (of project.Project, run string, ok bool) {
 		return of, "", false
 	}
 	run, err = place.Run("", dir)
-	return of, run, err == nil && g.pid > 0
+	return of, run, err == nil
 }
 
 // lookTime limits how long looks takes. It leaves time to tell the daemon.
