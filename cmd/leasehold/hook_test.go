@@ -883,6 +883,13 @@ func TestTheHooksSettings(t *testing.T) {
 	if refusal, _ := deaf.writes("a", ""); !strings.Contains(refusal, "cannot tell who may change a") {
 		t.Errorf("without a daemon, if that is to refuse: %q", refusal)
 	}
+	for _, how := range []struct{ setting, env string }{{`policy = "report"`, ""}, {"", "LEASEHOLD_GUARD=report"}} {
+		settings("without_daemon = \"refuse\"\n" + how.setting)
+		deaf := &hooked{t: t, dir: shop, pid: deaf.pid, env: append([]string{how.env}, deaf.env...)}
+		if refusal, note := deaf.writes("a", ""); refusal != "" || !strings.Contains(note, "did not check") {
+			t.Errorf("without a daemon, if that is to refuse, with %v: %q %q", how, refusal, note)
+		}
+	}
 
 	startDaemon(t)
 	one, two := newHooked(t, shop), newHooked(t, shop)
@@ -916,6 +923,12 @@ func TestTheHooksSettings(t *testing.T) {
 	// The model and its user are both told.
 	if note := two.run("codex", patch); strings.Count(note, "held by actor") != 2*10 || strings.Count(note, "; 4 more") != 2 {
 		t.Errorf("of a patch of 14 files: %s", note)
+	}
+	settings("wrong = 1")
+	for _, kind := range []string{"PreToolUse", "PostToolUse"} {
+		if said := two.run("claude", fmt.Sprintf(`{"cwd":%q,"hook_event_name":%q,"tool_name":"Bash","tool_use_id":"u"}`, shop, kind)); said != "" {
+			t.Errorf("at %s of a shell command, with settings that are wrong: %s", kind, said)
+		}
 	}
 	settings("hold_secs = 7000")
 	two.env = []string{"LEASEHOLD_GUARD=report"}

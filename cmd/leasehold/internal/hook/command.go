@@ -347,7 +347,7 @@ func (g *guard) take(ctx context.Context, settings project.Settings, list []targ
 	}
 	args := map[string]any{
 		"writes": list, "party": g.event.party, "main": g.event.main, "hold_secs": settings.Guard.Hold().Seconds(),
-		"overrule": settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report,
+		"overrule": reports(settings.Guard),
 		"name":     guestName(g.client, g.event.dir), "directory": wire.Informative(g.event.dir),
 	}
 	answer, err := g.insist(ctx, args)
@@ -436,10 +436,15 @@ func allNames(list []target) (names []string) {
 	return names
 }
 
+// reports tells whether the guard never refuses a write, and only reports it.
+func reports(settings project.Guard) bool {
+	return settings.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report
+}
+
 // withoutDaemon is the verdict while no daemon answers.
 func withoutDaemon(settings project.Guard, files []string, why error) verdict {
 	names := listed(files, ", ")
-	if settings.WithoutDaemon == project.Refuse {
+	if settings.WithoutDaemon == project.Refuse && !reports(settings) {
 		return verdict{refuse: fmt.Sprintf("leasehold cannot tell who may change %s: %v; %s is set to refuse then. Ask your user to run leasehold doctor, which says what to do", names, why, project.File)}
 	}
 	return verdict{note: fmt.Sprintf("leasehold did not check whether somebody else is changing %s, and lets it happen: %v", names, why)}

@@ -73,11 +73,11 @@ func checkCommit(cmd *cobra.Command, of project.Project, top string, files []str
 	if len(keys) == 0 {
 		return nil
 	}
-	overrule := settings.Guard.Policy == project.Report || os.Getenv("LEASEHOLD_GUARD") == project.Report
+	overrule := reports(settings.Guard)
 	first, err := heldByOthers(cmd, map[string]any{"run": run, "overrule": overrule}, keys)
 	switch {
 	case err == nil, connection.NoneRuns(err):
-	case settings.Guard.WithoutDaemon == project.Refuse:
+	case settings.Guard.WithoutDaemon == project.Refuse && !overrule:
 		return exit.Hint(fmt.Errorf("nobody can tell whether the files of this commit are leased: %w", err), "git commit --no-verify commits them all the same")
 	default:
 		fmt.Fprintf(cmd.ErrOrStderr(), "leasehold: did not check whether the files of this commit are leased: %v\n", err)
