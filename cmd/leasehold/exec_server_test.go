@@ -27,40 +27,13 @@ func TestExecComesBackToItsServer(t *testing.T) {
 	t.Cleanup(func() { _ = other.Close() })
 	r := startRelay(t, strings.TrimPrefix(d.url, "http://"))
 	r.breaks.Store(true)
-	held, end, ended := inDir(t, "held"), inDir(t, "end"), inDir(t, "ended")
-	cmd := testProgram(t, "exec", "--server", "http://"+r.ln.Addr().String(), "--lease", "deploy", "--",
-		"sh", "-c", "touch "+held+"; until [ -e "+end+" ]; do sleep 0.05; done; touch "+ended)
-	cmd.Env = append(cmd.Env, "LEASEHOLD_TOKEN="+token)
-	said := make(chan string, 1)
-	go func() {
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			out = append(out, err.Error()...)
-		}
-		said <- string(out)
-	}()
-	await := func(file string) {
-		t.Helper()
-		for {
-			select {
-			case out := <-said:
-				said <- out
-				t.Fatalf("exec has ended: %s", out)
-			case <-time.After(20 * time.Millisecond):
-			}
-			if _, err := os.Stat(file); err == nil {
-				return
-			}
-		}
-	}
-	await(held)
+	ended := inDir(t, "ended")
+	end, said := startExec(t, r, token, "touch "+ended)
 	if r.breaks.Load() {
 		t.Error("no connection was broken before exec had a session")
 	}
 	r.shut(true)
-	if err := os.WriteFile(end, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	end()
 	for err = os.ErrNotExist; err != nil; _, err = os.Stat(ended) {
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -71,6 +44,54 @@ func TestExecComesBackToItsServer(t *testing.T) {
 	if err := other.Do(t.Context(), "POST", "/leases", map[string]any{"key": "deploy"}, nil); err != nil {
 		t.Errorf("after exec: %v", err)
 	}
+}
+
+// If the server stays away, exec gives up when its leases would have ended.
+func TestExecEndsWithoutItsServer(t *testing.T) {
+	t.Parallel()
+	d := startMeasured(t)
+	r := startRelay(t, strings.TrimPrefix(d.url, "http://"))
+	end, said := startExec(t, r, newActor(t, "r", "root", "root"), "true", "--ttl", "6")
+	r.shut(true)
+	end()
+	if out := <-said; out != "" && !strings.Contains(out, `lease "deploy" cannot be renewed`) { // on a slow machine it is lost before the program ends
+		t.Errorf("exec says %s", out)
+	}
+}
+
+// startExec runs a program under a lease of the server behind the relay, and returns when
+// it has begun. Once end is called, the program runs last and ends. said then has what exec
+// prints.
+func startExec(t *testing.T, r *relay, token, last string, flags ...string) (end func(), said chan string) {
+	t.Helper()
+	held, ends := inDir(t, "held"), inDir(t, "end")
+	args := append([]string{"exec", "--server", "http://" + r.ln.Addr().String(), "--lease", "deploy"}, flags...)
+	cmd := testProgram(t, append(args, "--", "sh", "-c", "touch "+held+"; until [ -e "+ends+" ]; do sleep 0.05; done; "+last)...)
+	cmd.Env = append(cmd.Env, "LEASEHOLD_TOKEN="+token)
+	said = make(chan string, 1)
+	go func() {
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			out = append(out, err.Error()...)
+		}
+		said <- string(out)
+	}()
+	for {
+		select {
+		case out := <-said:
+			t.Fatalf("exec has ended: %s", out)
+		case <-time.After(20 * time.Millisecond):
+		}
+		if _, err := os.Stat(held); err == nil {
+			break
+		}
+	}
+	return func() {
+		t.Helper()
+		if err := os.WriteFile(ends, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}, said
 }
 
 // A relay stands between commands and a server.
