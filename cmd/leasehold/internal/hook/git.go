@@ -114,7 +114,7 @@ func heldByOthers(cmd *cobra.Command, args map[string]any, keys []string) (first
 		args["keys"] = some
 		ctx, cancel := within()
 		answer, err := connection.Call(ctx, daemon, "hook_check", caller(d, args))
-		if ctx.Err() != nil && err != nil {
+		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		cancel()

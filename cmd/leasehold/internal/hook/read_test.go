@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -223,8 +224,8 @@ func clientNamed(name string) client {
 	panic(name)
 }
 
-// The look of a directory is that of the files below it, but not of the repository's own,
-// which each command of git changes.
+// The look of all below a directory is that of the files there, but not of the repository's
+// own, which each command of git changes. That of the directory alone is not.
 func TestALookAtADirectory(t *testing.T) {
 	top := t.TempDir()
 	write := func(name, text string) {
@@ -237,7 +238,7 @@ func TestALookAtADirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	keys := []string{"file:**", "file:src/**", "file:" + top + "/src/**", "file:src/deep/x", "file:docs/**"}
+	keys := []string{"file:**", "file:src/**", "file:" + top + "/src/**", "file:src/deep/x", "file:docs/**", "file:src/deep"}
 	var was map[string]string
 	changed := func() (list []string) {
 		now := map[string]string{}
@@ -255,7 +256,7 @@ func TestALookAtADirectory(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"src/deep/x", "", keys[:4]},
+		{"src/deep/x", "", append(slices.Clone(keys[:4]), keys[5])},
 		{"src/deep/x", "more", keys[:4]},
 		{"src/y", "", keys[:3]},
 		{"y", "", keys[:1]},
@@ -280,28 +281,30 @@ func TestALookAtADirectory(t *testing.T) {
 	}
 }
 
-// A key has composed accents. The name of its file may have others, as of an archive
-// that was made on a Mac.
-func TestALookFindsOtherAccents(t *testing.T) {
-	top := t.TempDir()
-	if err := os.Mkdir(filepath.Join(top, "e\u0301t"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(top, "e\u0301t", "cafe\u0301.ts")
-	for _, key := range []string{"file:\u00e9t/caf\u00e9.ts", "file:\u00e9t/**"} {
-		looks := map[string]bool{}
-		for _, text := range []string{"", "1", "22"} {
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+// A key has composed accents. The name of its file may have the same, or others, as of an
+// archive that was made on a Mac.
+func TestALookFindsAccents(t *testing.T) {
+	for _, path := range []string{"\u00e9t/caf\u00e9.ts", "e\u0301t/cafe\u0301.ts"} {
+		top := t.TempDir()
+		file := filepath.Join(top, path)
+		if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"file:\u00e9t/caf\u00e9.ts", "file:\u00e9t/**"} {
+			looks := map[string]bool{}
+			for _, text := range []string{"", "1", "22"} {
+				if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				looks[lookAt(top, key)] = true
+			}
+			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
 			looks[lookAt(top, key)] = true
-		}
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
-		looks[lookAt(top, key)] = true
-		if len(looks) != 4 {
-			t.Errorf("%s: four states look like %d: %v", key, len(looks), looks)
+			if len(looks) != 4 {
+				t.Errorf("%s: four states of %+q look like %d: %v", key, path, len(looks), looks)
+			}
 		}
 	}
 }
