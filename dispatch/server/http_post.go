@@ -335,7 +335,7 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 func (hs *httpSession) void(r *http.Request) error {
 	_, err := hs.endpoint.authenticate(r)
 	_, ended := errors.AsType[*dispatch.EndedError](err)
-	if ended || !errors.Is(err, dispatch.ErrUnauthenticated) && !hs.se.Actor().Role.Outside() {
+	if ended || !errors.Is(err, dispatch.ErrUnauthenticated) {
 		return nil
 	}
 	return err

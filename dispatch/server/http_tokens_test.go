@@ -205,3 +205,30 @@ func TestAVoidTokenIsGivenNothing(t *testing.T) {
 		})
 	}
 }
+
+// An actor may end while its call over HTTP waits. The answer says who has ended it, and
+// which lease it has lost.
+func TestAnActorThatEndsIsToldInItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, newWeb(t, server.Options{}))
+		p.another("other").open().want(201, "POST", "/leases", `{"key":"busy","ttl_secs":600}`)
+		session := p.web.open(t)
+		acquire := func(arguments string) string {
+			_, body := p.do(t, "POST", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":`+arguments+`}}`, session...)
+			return body
+		}
+		acquire(`{"key":"kept","ttl_secs":600}`)
+		answer := make(chan string)
+		go func() { answer <- acquire(`{"key":"busy","wait_secs":30}`) }()
+		synctest.Wait()
+		if err := p.state.EndActor(t.Context(), "r", "w", "enough"); err != nil {
+			t.Error(err)
+		}
+		told := <-answer
+		for _, want := range []string{"has ended, by operator", "enough", `you lost lease \"kept\"`} {
+			if !strings.Contains(told, want) {
+				t.Errorf("it is told %s, without %q", told, want)
+			}
+		}
+	})
+}
