@@ -189,3 +189,36 @@ func TestACopyThatArrivesLateLeavesTheAnswerToItsClient(t *testing.T) {
 		})
 	}
 }
+
+// A client may cancel a call whose answer it has, as some do when their user interrupts
+// them. What it holds by then is its own, however long ago the answer came.
+func TestALateCancelUndoesNothing(t *testing.T) {
+	const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`
+	const call = `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"key":"k"}}}`
+	for name, callAndCancel := range map[string]func(*testing.T, *web){
+		"connection": func(t *testing.T, w *web) {
+			p := w.pipe(t)
+			p.greet(server.Hello{Token: w.token})
+			p.send("%s", call)
+			p.receive()
+			time.Sleep(3 * time.Second)
+			p.send("%s", cancel)
+		},
+		"HTTP": func(t *testing.T, w *web) {
+			session := w.open(t)
+			w.do(t, "POST", call, session...)
+			time.Sleep(3 * time.Second)
+			w.do(t, "POST", cancel, session...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWeb(t, server.Options{})
+				other := newProgram(t, w).another("other").open()
+				callAndCancel(t, w)
+				synctest.Wait()
+				other.want(409, "POST", "/leases", `{"key":"k"}`)
+			})
+		})
+	}
+}
