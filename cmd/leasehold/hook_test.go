@@ -863,6 +863,35 @@ func TestTheHookFindsItsClientAboveShells(t *testing.T) {
 	}
 }
 
+// A hook whose parent is an init has no client: that has ended, or hides itself.
+func TestTheHookTakesNoInitForItsClient(t *testing.T) {
+	t.Parallel()
+	_, h := hookedShim(t)
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tini := filepath.Join(t.TempDir(), "tini") // a process of that name is no shell
+	if err := os.Symlink(sh, tini); err != nil {
+		t.Fatal(err)
+	}
+	for event, want := range map[string]string{
+		`"PreToolUse","tool_name":"Write","tool_input":{"file_path":"a.ts"}`: "the process of the client is not known",
+		`"PreToolUse","tool_name":"Bash","tool_use_id":"u"`:                  "",
+		`"PostToolUse","tool_name":"Bash","tool_use_id":"u"`:                 "",
+		`"SessionEnd"`: "",
+	} {
+		hook := testProgram(t, "hook", "claude")
+		cmd := exec.Command(tini, append([]string{"-c", `"$0" "$@"; exit`, hook.Path}, hook.Args[1:]...)...)
+		cmd.Env, cmd.Dir = append(hook.Env, "CLAUDE_PID=", "LEASEHOLD_RUN="), h.dir
+		cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"cwd":%q,"hook_event_name":%s}`, h.dir, event))
+		out, err := cmd.CombinedOutput()
+		if err != nil || (want == "") != (len(out) == 0) || !strings.Contains(string(out), want) {
+			t.Errorf("at %s: %v %s", event, err, out)
+		}
+	}
+}
+
 // The settings of the project decide what is guarded, and what happens without a
 // daemon; who must not be refused is not, and both are told.
 func TestTheHooksSettings(t *testing.T) {

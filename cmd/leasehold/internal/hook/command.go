@@ -226,9 +226,10 @@ func (g *guard) watch(ctx context.Context, note string) (string, error) {
 	return note, nil
 }
 
-// tell calls a tool of the daemon, if one runs. Without a daemon it does nothing.
+// tell calls a tool of the daemon, if one runs. Without a daemon, or if the client is not
+// known, it does nothing.
 func (g *guard) tell(ctx context.Context, tool string, args map[string]any) (verdict, error) {
-	if g.connect(false) != nil {
+	if g.pid == 0 || g.connect(false) != nil {
 		return verdict{}, nil
 	}
 	_, err := g.call(ctx, tool, args)
