@@ -222,3 +222,25 @@ func TestALateCancelUndoesNothing(t *testing.T) {
 		})
 	}
 }
+
+// A program may have several calls under way, and answers that it has just read. A cancel
+// by key reaches none of the others.
+func TestACancelByKeyReachesNoOtherCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{})).open()
+		two := one.another("two").open()
+		busy := two.want(201, "POST", "/leases", `{"key":"busy"}`).text("lease_id")
+		one.want(201, "POST", "/leases", `{"key":"kept"}`, "Idempotency-Key", "kept")
+		one.want(201, "POST", "/leases", `{"key":"cancelled"}`, "Idempotency-Key", "cancelled")
+		var waits sync.WaitGroup
+		waits.Go(func() {
+			one.want(201, "POST", "/leases", `{"key":"busy","wait_secs":50}`, "Idempotency-Key", "waits")
+		})
+		synctest.Wait()
+		one.want(204, "DELETE", "/calls/cancelled", "")
+		two.want(200, "DELETE", "/leases/"+busy, "")
+		waits.Wait()
+		two.want(201, "POST", "/leases", `{"key":"cancelled"}`)
+		two.want(409, "POST", "/leases", `{"key":"kept"}`)
+	})
+}
