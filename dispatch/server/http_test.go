@@ -422,6 +422,15 @@ func TestHTTPCancelThatOvertakesItsCall(t *testing.T) {
 		if _, body := acquire(w, 1, "b"); !strings.Contains(body, "lease_id") {
 			t.Errorf("a call was cancelled a minute before it came: %s", body)
 		}
+		const many = 64 // are remembered
+		for id := range many {
+			w.do(t, "POST", fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, 100+id), session...)
+		}
+		time.Sleep(time.Minute)
+		w.do(t, "POST", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`, session...)
+		if _, body := acquire(w, 3, "d"); strings.Contains(body, "lease_id") {
+			t.Errorf("a minute after %d cancels of calls that did not come, one is not heeded: %s", many, body)
+		}
 		other := &web{daemon: w.daemon, client: w.client, token: w.daemon.token(t, "other")}
 		session = other.open(t)
 		if _, body := acquire(other, 2, "a"); !strings.Contains(body, "lease_id") {
