@@ -7,15 +7,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 const (
@@ -31,9 +29,9 @@ const (
 var attackFlag = flag.Bool("attack", false, "run TestABystanderIsServedUnderAttack")
 
 // Whatever clients of one run do, a client of another one is served: see
-// [attacks]. The daemon, the attackers and the bystander are processes of
-// their own. It takes minutes and two processors, so it runs only when it is
-// asked for: `just attack`.
+// [attacks]. The daemon, the attackers and the bystander's shim, through which it
+// calls as agents do, are processes of their own. The test takes minutes and two
+// processors, so it runs only when it is asked for: `just attack`.
 //
 // On Linux the attackers take only the processor time that nobody else wants. So
 // what is measured is how long the daemon keeps a client waiting, and not how the
@@ -89,9 +87,9 @@ func (f figures) good() bool {
 // A bystander is a client, and what it takes to attack its daemon.
 type bystander struct {
 	t      *testing.T
-	daemon int // process
-	nc     net.Conn
-	br     *bufio.Reader
+	daemon int       // process
+	in     io.Writer // of its shim
+	out    *bufio.Reader
 
 	attackers, other *attackProgram // other has the daemon's priority
 
@@ -110,14 +108,13 @@ func newBystander(t *testing.T, name string) *bystander {
 	newDir(t)
 	d := serveHTTP(t)
 	b := &bystander{t: t, daemon: d.cmd.Process.Pid, took: 0.5, spent: 0.5}
-	var err error
-	if b.nc, err = net.Dial("unix", inDir(t, "s")); err != nil {
+	shim := testProgram(t, "mcp", "--run", "calm", "--name", "bystander")
+	b.in, b.out = startPiped(t, shim)
+	fmt.Fprintln(b.in, initializeLine)
+	if _, err := b.out.ReadBytes('\n'); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.nc.Close() })
-	if b.br, _, err = server.Greet(b.nc, server.Hello{Run: "calm", Name: "bystander"}); err != nil {
-		t.Fatal(err)
-	}
+	fmt.Fprintln(b.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	b.attackers, b.other = startAttacker(t, name, d.url), startAttacker(t, "nobody", d.url)
 	return b
 }
@@ -126,19 +123,25 @@ func startAttacker(t *testing.T, name, web string) *attackProgram {
 	cmd := testProgram(t, "attack", name)
 	cmd.Env = append(cmd.Env, "LEASEHOLD_TEST_WEB="+web)
 	cmd.Stderr = testLog{t}
-	in, err := cmd.StdinPipe()
+	in, out := startPiped(t, cmd)
+	return &attackProgram{t, in, bufio.NewScanner(out)}
+}
+
+// startPiped starts a program that ends with its input.
+func startPiped(t *testing.T, cmd *exec.Cmd) (in io.Writer, out *bufio.Reader) {
+	w, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
+	r, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { in.Close(); cmd.Wait() })
-	return &attackProgram{t, in, bufio.NewScanner(out)}
+	t.Cleanup(func() { w.Close(); cmd.Wait() })
+	return w, bufio.NewReader(r)
 }
 
 type testLog struct{ t *testing.T }
@@ -236,10 +239,10 @@ func (b *bystander) call(took *[]time.Duration, tool, arguments string) (lease s
 	b.id++
 	line := callLine(b.id, tool, arguments)
 	start := time.Now()
-	if _, err := b.nc.Write(line); err != nil {
+	if _, err := b.in.Write(line); err != nil {
 		b.t.Fatal(err)
 	}
-	answer, err := b.br.ReadBytes('\n')
+	answer, err := b.out.ReadBytes('\n')
 	*took = append(*took, time.Since(start))
 	var r reply
 	if err == nil {
