@@ -306,17 +306,17 @@ func (s *State) sameClient(p *party, session uuid.UUID) *party {
 	case one.PID == 0 || two.PID == 0:
 		return nil
 	}
-	if pid := s.clientOf(p, one.PID); pid > 1 && pid == s.clientOf(other, two.PID) {
+	if pid := s.clientOf(p, one.PID); pid > 0 && pid == s.clientOf(other, two.PID) {
 		return other
 	}
 	return nil
 }
 
-// clientOf returns the pid of a session's client. This is the parent of the
-// process that connected, or the process itself if the session is a guest.
+// clientOf returns the pid of a session's client, or 0 if it is not known. This is what
+// started the process that connected, or the process itself if the session is a guest.
 func (s *State) clientOf(p *party, pid int) int {
 	if p.guest {
 		return pid
 	}
-	return s.opts.Process(pid).Parent
+	return s.starterOf(pid)
 }

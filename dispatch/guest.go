@@ -158,9 +158,22 @@ func (p *party) startedBy(pid int) bool {
 	if was := p.parent.Load(); was != 0 && was != int64(pid) {
 		return false
 	}
-	parent := p.state.opts.Process(p.peer.PID).Parent // 0 if it cannot be read now
+	parent := p.state.starterOf(p.peer.PID)
 	p.parent.Store(int64(parent))
 	return parent == pid
+}
+
+// starterOf returns the pid of the process that started another one, or 0 if it is not
+// known. An init is the parent of processes that it has not started. Its name tells it, or
+// that it is process 1. But in a container a client may be process 1. What has the same
+// session as process 1 was started by it, or by what it started: a process that outlives
+// its starter mostly has a session of its own.
+func (s *State) starterOf(pid int) int {
+	r := s.opts.Process(pid) // without a parent if it cannot be read now
+	if process.Init(r.Parent) || r.Parent == 1 && r.Session != s.opts.Process(1).Session {
+		return 0
+	}
+	return r.Parent
 }
 
 // last sorts what it is true of behind the rest.
@@ -178,7 +191,7 @@ func (s *State) comingBack(pid int, mark string) bool {
 		if mark != "" && d.mark == mark {
 			return true
 		}
-		if mark == "" && d.peer.PID != 0 && (d.peer.PID == pid || s.opts.Process(d.peer.PID).Parent == pid) {
+		if mark == "" && d.peer.PID != 0 && (d.peer.PID == pid || s.starterOf(d.peer.PID) == pid) {
 			return true
 		}
 	}

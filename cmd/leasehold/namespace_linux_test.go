@@ -132,13 +132,6 @@ done`
 			return strings.TrimSpace(line)
 		}
 	}
-	container := func() *syscall.SysProcAttr {
-		return &syscall.SysProcAttr{
-			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
-			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, // root there, who may mount
-			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
-		}
-	}
 	one, two, host := start("one", container()), start("two", container()), start("host", nil)
 	for file, writer := range map[string]func(string) string{"one.ts": one, "two.ts": two, "host.ts": host} {
 		if said := writer(file); said != "" {
@@ -154,6 +147,84 @@ done`
 		}
 		if refused != 2 {
 			t.Errorf("%d of the two others are refused to write to %s", refused, file)
+		}
+	}
+}
+
+// container is for a process that is alone in its pid namespace, where it is process 1 and
+// may mount.
+func container() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+}
+
+// An agent may be process 1 of its container. It commits what it has leased itself, with a
+// daemon in the container or outside of it, and holds what its hook took before its shim
+// was there.
+func TestAnAgentMayBeProcessOne(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	binary := leaseholdIn(t, dir)
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(sh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := filepath.Join(dir, "agent") // a process of that name is no shell
+	if err := os.WriteFile(agent, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const script = `
+mount -t proc proc /proc || exit 99
+leasehold guard install git
+echo text >a
+git add a
+write() { echo '{"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":"'$1'"}}' | leasehold hook claude; }
+write early
+mkfifo .git/in .git/out
+leasehold mcp <.git/in >.git/out &
+exec 3>.git/in 4<.git/out
+echo '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}' >&3
+read line <&4
+echo '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"path":"early"}}}' >&3
+read line <&4
+echo "$line"
+write a
+leasehold leases | grep file:a && git commit --quiet -m own`
+	for _, place := range []string{"in", "out"} {
+		shop := repository(t, filepath.Join(dir, place))
+		env := append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r", "LEASEHOLD_RUN=",
+			"PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"),
+			"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t")
+		if place == "out" {
+			daemon := func(args ...string) {
+				cmd := exec.Command(binary, args...)
+				cmd.Env = env
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%v: %v: %s", args, err, out)
+				}
+			}
+			daemon("actor", "add", "--run", "r", "--name", "lead", "--role", "root")
+			defer daemon("stop")
+		}
+		cmd := exec.CommandContext(t.Context(), agent, "-c", script) // all others end with it
+		cmd.Dir, cmd.Env, cmd.SysProcAttr = shop, env, container()
+		out, err := cmd.CombinedOutput()
+		switch {
+		case cmd.Process == nil:
+			t.Skipf("no namespaces can be made here: %v", err)
+		case cmd.ProcessState.ExitCode() == 99:
+			t.Skip("no /proc can be mounted in a namespace here")
+		case err != nil:
+			t.Errorf("with a daemon %sside: %v: %s", place, err, out)
+		case place == "in" && !strings.Contains(string(out), `"reentrant":true`): // outside, it is not known before its shim
+			t.Errorf("its shim is not given what its hook took before: %s", out)
 		}
 	}
 }

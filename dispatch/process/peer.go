@@ -2,6 +2,7 @@ package process
 
 import (
 	"cmp"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -90,3 +91,9 @@ func Hidden(pid int) bool {
 // may shorten (Linux keeps 15 bytes). It returns "" if there is no such
 // process.
 func Name(pid int) string { return nameOf(pid) }
+
+// Init reports whether a process is an init, which becomes the parent of orphaned
+// processes. Its name says that, and not its pid: in a container a client may be process 1.
+func Init(pid int) bool {
+	return slices.Contains([]string{"init", "systemd", "launchd", "runit", "s6-svscan", "tini", "dumb-init", "docker-init", "catatonit", "conmon"}, Name(pid))
+}

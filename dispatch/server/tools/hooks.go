@@ -220,9 +220,8 @@ func (l inTheWay) Text() string { return fmt.Sprintf("%d leases of others", len(
 func (h *hooks) check(ctx context.Context, se *dispatch.Session, a fileCheckArgs) (inTheWay, error) {
 	var pids []int
 	for _, text := range a.PIDs {
-		if pid, err := strconv.Atoi(text); err == nil && pid > 1 {
-			pids = append(pids, pid)
-		}
+		pid, _ := strconv.Atoi(text) // 0 has no sessions
+		pids = append(pids, pid)
 	}
 	conflicts, err := h.state.Conflicts(ctx, se, pids, a.Marks, a.Run, a.Keys)
 	list := inTheWay{Held: []heldFile{}}

@@ -118,7 +118,7 @@ func (c client) process() int {
 	for slices.Contains(shells, process.Name(pid)) {
 		pid = process.Find(pid).Parent
 	}
-	if slices.Contains(inits, process.Name(pid)) {
+	if process.Init(pid) {
 		return 0
 	}
 	return pid
@@ -126,6 +126,3 @@ func (c client) process() int {
 
 // shells are the names of programs that may run a hook for its client.
 var shells = []string{"sh", "bash", "dash", "zsh", "fish", "ksh", "busybox"}
-
-// inits are the names of programs that become the parent of orphaned processes.
-var inits = []string{"init", "systemd", "launchd", "runit", "s6-svscan", "tini", "dumb-init", "docker-init", "catatonit", "conmon"}

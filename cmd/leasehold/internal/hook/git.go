@@ -265,10 +265,10 @@ func caller(d *connection.Dialer, args map[string]any) map[string]any {
 // ancestors returns the ancestors of this process that may be a client, the nearest
 // first. It leaves out shells, because other programs that were started in the same
 // shell may have sessions. It also leaves out an init, which is the parent of every shim
-// whose client is gone.
+// whose client is gone. In a container the client itself may be process 1.
 func ancestors() (pids []string) {
-	for pid := os.Getppid(); pid > 1 && len(pids) < maxAncestors; pid = process.Find(pid).Parent {
-		if name := process.Name(pid); !slices.Contains(shells, name) && !slices.Contains(inits, name) {
+	for pid := os.Getppid(); pid > 0 && len(pids) < maxAncestors; pid = process.Find(pid).Parent {
+		if !slices.Contains(shells, process.Name(pid)) && !process.Init(pid) {
 			pids = append(pids, strconv.Itoa(pid))
 		}
 	}
