@@ -11,11 +11,9 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/server"
@@ -24,11 +22,9 @@ import (
 // An attacker is a program that does to a daemon what a greedy or broken client
 // might, as told in lines on stdin, each of which it answers with one:
 //
-//	prepare      ready
-//	go           began: the attack is under way
-//	stop         over <ms>: it has ended, and took so much processor
-//	burn <cores> began: it takes so much processor and leaves the daemon alone
-//	work <cores> began: the same at the priority of other processes
+//	prepare  ready
+//	go       began: the attack is under way
+//	stop     over: it has ended
 //
 // An attack that ends by itself says over without being told.
 type attacker struct {
@@ -84,10 +80,8 @@ func attackMain(name string) error {
 	}
 	in := bufio.NewScanner(os.Stdin)
 	prepared := false
-	var began time.Duration
 	for in.Scan() {
-		verb, arg, _ := strings.Cut(in.Text(), " ")
-		switch verb {
+		switch in.Text() {
 		case "prepare":
 			a.round++
 			if how.prepare != nil && (!prepared || how.again) {
@@ -95,61 +89,25 @@ func attackMain(name string) error {
 			}
 			prepared = true
 			fmt.Println("ready")
-		case "go", "burn", "work":
-			if verb != "work" {
-				standBack()
-			}
+		case "go":
+			standBack()
 			a.ctx, a.stop = context.WithCancel(context.Background())
-			began = processorTime()
-			if verb != "go" {
-				var cores float64
-				fmt.Sscan(arg, &cores)
-				a.burn(cores)
-				fmt.Println("began")
-				continue
-			}
 			fmt.Println("began")
-			if how.once {
-				how.run(a)
-				fmt.Println("over", (processorTime() - began).Milliseconds())
-				continue
-			}
 			how.run(a)
+			if how.once {
+				fmt.Println("over")
+			}
 		case "stop":
 			a.stop()
 			a.all.Wait()
-			fmt.Println("over", (processorTime() - began).Milliseconds())
+			fmt.Println("over")
 		}
 	}
 	for why, n := range a.seen {
 		fmt.Fprintf(os.Stderr, "%s: %d times %s\n", name, n, why)
 	}
-	if how.run != nil {
-		fmt.Fprintf(os.Stderr, "%s: %d answers\n", name, a.calls.Load())
-	}
+	fmt.Fprintf(os.Stderr, "%s: %d answers\n", name, a.calls.Load())
 	return in.Err()
-}
-
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// burn takes so many processors until the round ends.
-func (a *attacker) burn(cores float64) {
-	n := runtime.NumCPU()
-	const period = 4 * time.Millisecond
-	for range n {
-		a.all.Go(func() {
-			for a.ctx.Err() == nil {
-				start := time.Now()
-				for float64(time.Since(start)) < float64(period)*cores/float64(n) {
-				}
-				time.Sleep(period - time.Since(start))
-			}
-		})
-	}
 }
 
 // each runs n of them until the round ends, each again when it returns.
