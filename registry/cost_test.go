@@ -147,3 +147,44 @@ func TestARestartReadsEachLeaseOnce(t *testing.T) {
 		t.Errorf("a restart reads %d rows for 100 leases, and %d for 200", few, many)
 	}
 }
+
+// However many wait for a key, whoever is refused it, joins the line or hands the key over
+// looks at a few of them; also for a file, whose directory others may hold.
+func TestALongLineCostsNobodyALook(t *testing.T) {
+	looks := func(key string, waiting int) (refused, joined, handed int) {
+		inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
+			count := &countedReads{Engine: h.eng}
+			h.Core = registry.New(count, h.opts)
+			most := func(do func()) (n int) {
+				h.view(func(registry.Tx) { count.most = 0 }) // its updates count under the lock, too
+				do()
+				synctest.Wait()
+				h.view(func(registry.Tx) { n = count.most })
+				return n
+			}
+			a := h.party("A")
+			lease := a.acquire(registry.Request{Key: key, TTL: time.Hour})
+			for i := range waiting {
+				h.party(fmt.Sprint("W", i)).wait(registry.Request{Key: key})
+			}
+			refused = most(func() {
+				_, err := h.party("X").try(registry.Request{Key: key})
+				if held := mustBe[*registry.HeldError](t, err); held.Waiters != waiting {
+					t.Errorf("%d wait, and a refusal counts %d", waiting, held.Waiters)
+				}
+			})
+			joined = most(func() { h.party("Y").wait(registry.Request{Key: key}) })
+			handed = most(func() { a.release(lease) })
+			time.Sleep(registry.MaxWait + time.Second)
+		})
+		return refused, joined, handed
+	}
+	for _, key := range []string{"x", "file:src/x"} {
+		refusedFew, joinedFew, handedFew := looks(key, 3)
+		refused, joined, handed := looks(key, 60)
+		if refused > refusedFew || joined > joinedFew || handed > handedFew {
+			t.Errorf("%s: if 3 wait, a refusal looks at %d rows, a wait at %d, a hand-over at %d; if 60 wait, at %d, %d and %d",
+				key, refusedFew, joinedFew, handedFew, refused, joined, handed)
+		}
+	}
+}

@@ -14,7 +14,6 @@ import (
 	"github.com/leasehold/leasehold/engine/call"
 	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
-	"github.com/leasehold/leasehold/registry/filekey"
 )
 
 // A waiter is a party's request with its place in line. A place has one number,
@@ -79,7 +78,7 @@ func (w *waiter) read(row engine.Row) (ok bool) {
 	if format != waiterFormat || len(name) < 9 {
 		return false
 	}
-	w.seq = record.ReadFixed(name[len(name)-8:])
+	w.seq = numberOf(name)
 	w.Scope, w.Key, ok = strings.Cut(name[:len(name)-9], "\x00")
 	if !several {
 		w.wants = []Want{w.line()}
@@ -334,19 +333,33 @@ type turn func(Tx, *waiter) bool
 // it, and not both sides want to share.
 func (c *Core) placesBefore(tx Tx, h Holder, want Want, last uint64, keeps turn) iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
-		alone := !filekey.Is(want.Key)
-		for row := range near(tx, waitPrefix, want.Scope, want.Key) {
-			var p waiter
-			switch after := record.ReadFixed(row.Key[len(row.Key)-8:]) > last; {
-			case after && alone:
-				return // the rest of its line is later still
-			case after, !p.read(row), p.Shared && want.Shared, p.Holder.same(h), !keeps(tx, &p):
-			case !yield(&p):
+		for line := range lines(tx, want.Scope, want.Key) {
+			for row, ok := tx.First(line, line); ok && numberOf(row.Key) <= last; row, ok = next(tx, line, row) {
+				var p waiter
+				switch {
+				case !p.read(row), p.Shared && want.Shared, p.Holder.same(h), !keeps(tx, &p):
+				case !yield(&p):
+					return
+				}
+			}
+		}
+	}
+}
+
+// lines yields the lines for a key and for keys that overlap with it: the prefix of the rows
+// of their places, and how many parties have one.
+func lines(tx Tx, scope, key string) iter.Seq2[string, uint64] {
+	return func(yield func(line string, parties uint64) bool) {
+		for row := range near(tx, linePrefix, scope, key) {
+			if !yield(waitPrefix+row.Key[len(linePrefix):]+"\x00", record.ReadFixed(row.Value)) {
 				return
 			}
 		}
 	}
 }
+
+// numberOf returns the number of a place from the key of its row.
+func numberOf(row string) uint64 { return record.ReadFixed(row[len(row)-8:]) }
 
 // wanted reports whether a waiter could get the key if l ended. Nobody else has
 // it: whoever takes the key of a lapsed lease ends that.
@@ -364,8 +377,12 @@ func (c *Core) wanted(tx Tx, l *Lease) bool {
 // with it, in the order of their numbers.
 func waiters(tx Tx, scope, key string) iter.Seq[waiter] {
 	return func(yield func(waiter) bool) {
-		if !filekey.Is(key) {
-			line := waitKeys(scope, key)
+		var several []string
+		for line := range lines(tx, scope, key) {
+			several = append(several, line)
+		}
+		if len(several) == 1 {
+			line := several[0]
 			for row, ok := tx.First(line, line); ok; row, ok = next(tx, line, row) {
 				var w waiter
 				if w.read(row) && !yield(w) {
@@ -375,11 +392,12 @@ func waiters(tx Tx, scope, key string) iter.Seq[waiter] {
 			return
 		}
 		var keys []string
-		for row := range near(tx, waitPrefix, scope, key) {
-			keys = append(keys, row.Key)
+		for _, line := range several {
+			for row, ok := tx.First(line, line); ok; row, ok = next(tx, line, row) {
+				keys = append(keys, row.Key)
+			}
 		}
-		number := func(row string) uint64 { return record.ReadFixed(row[len(row)-8:]) }
-		slices.SortFunc(keys, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+		slices.SortFunc(keys, func(a, b string) int { return cmp.Compare(numberOf(a), numberOf(b)) })
 		for _, key := range keys {
 			var w waiter
 			// A place may be in several of the lines, and may already have been
@@ -394,17 +412,24 @@ func waiters(tx Tx, scope, key string) iter.Seq[waiter] {
 // inLine counts the parties with places up to a number in the lines for a key and for
 // keys that overlap with it.
 func inLine(tx Tx, scope, key string, last uint64) int {
-	if last == math.MaxUint64 && !filekey.Is(key) {
-		return int(count(tx, lineCount(scope, key)))
+	if last == math.MaxUint64 {
+		several, all := 0, uint64(0)
+		for _, n := range lines(tx, scope, key) {
+			if several++; several > 1 {
+				break // a party may be in each
+			}
+			all = n
+		}
+		if several < 2 {
+			return int(all)
+		}
 	}
 	parties := make(map[Holder]bool) // one may have several places
-	for row := range near(tx, waitPrefix, scope, key) {
-		after := record.ReadFixed(row.Key[len(row.Key)-8:]) > last
-		if after && !filekey.Is(key) {
-			break // the rest of its line is later still
-		}
-		if w := (waiter{}); !after && w.read(row) {
-			parties[partyOf(w.Holder)] = true
+	for line := range lines(tx, scope, key) {
+		for row, ok := tx.First(line, line); ok && numberOf(row.Key) <= last; row, ok = next(tx, line, row) {
+			if w := (waiter{}); w.read(row) {
+				parties[partyOf(w.Holder)] = true
+			}
 		}
 	}
 	return len(parties)

@@ -24,7 +24,7 @@ func checkPath(key string) error {
 	return nil
 }
 
-// near yields the rows of leases, or of places, whose keys overlap with key:
+// near yields the rows of leases, places or lines whose keys overlap with key:
 // first its own rows, then those of the directories above it with one look-up
 // each, then those below it. The rows of one key are in row order.
 func near(tx Tx, prefix, scope, key string) iter.Seq[engine.Row] {

@@ -20,6 +20,7 @@ const (
 	countPrefix = "count/"
 
 	untoldPrefix = countPrefix + "untold/"
+	linePrefix   = countPrefix + "line/"
 	alikePrefix  = "alike/"
 	offerPrefix  = "offered/"
 )
@@ -65,7 +66,7 @@ func actorCount(actor uuid.UUID) string  { return countPrefix + "held/" + string
 func layerCount(actor uuid.UUID) string  { return countPrefix + "layer/" + string(actor[:]) }
 func claimCount(actor uuid.UUID) string  { return countPrefix + "claims/" + string(actor[:]) }
 func waitsCount(actor uuid.UUID) string  { return countPrefix + "waits/" + string(actor[:]) }
-func lineCount(scope, key string) string { return countPrefix + "line/" + scope + "\x00" + key }
+func lineCount(scope, key string) string { return linePrefix + scope + "\x00" + key }
 
 // untoldKey is the key of a row that says that a notice has not been told. Told
 // notices are kept for an hour, so there may be many more of those.
