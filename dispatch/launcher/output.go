@@ -108,9 +108,9 @@ func bound(outputs ...*output) (stop func()) {
 const maxLastLine = 400
 
 // lastLine returns the last line of a process's output as a screen would show it, for
-// the cause of its failure, without the advice at the end of our own command's errors.
-// If that line is data with a code, or ends JSON of several lines, what is before it
-// belongs to it.
+// the cause of its failure, without the data and the advice at the end of our own
+// command's errors. If the line of another program is data with a code, or ends JSON of
+// several lines, what is before it belongs to it.
 func lastLine(o *output) string {
 	text := lastOf(o.File, 4096)
 	if earlier, err := os.Open(o.Name() + Earlier); err == nil {
@@ -127,6 +127,9 @@ func lastLine(o *output) string {
 	var data struct{ Code string }
 	if from > 0 && !strings.HasPrefix(lines[from-1], "{") && json.Unmarshal([]byte(lines[from]), &data) == nil && data.Code != "" {
 		from-- // what writes JSON throughout says all in its last line
+		if strings.HasPrefix(lines[from], "leasehold: ") {
+			lines = lines[:from+1]
+		}
 	}
 	for strings.HasPrefix(lines[len(lines)-1], "}") && from > 0 && strings.ContainsAny(lines[from][:min(1, len(lines[from]))], " \t}]") {
 		from-- // JSON on several lines

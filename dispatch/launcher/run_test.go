@@ -654,16 +654,17 @@ func TestScriptThatCannotBeStartedIsToldWhy(t *testing.T) {
 	}
 }
 
-// TestCauseOfFailureIsInWords: the cause of a failure is the last line, without the
-// advice that our own command prints after it. Data alone is no cause.
+// TestCauseOfFailureIsInWords: the cause of a failure is the last line, without the data
+// and the advice that our own command prints after it. Data alone is no cause.
 func TestCauseOfFailureIsInWords(t *testing.T) {
 	refused := `key must be given
 {"argument":"key","code":"INVALID_ARGUMENT"}
 `
 	told := `key must be given {"argument":"key","code":"INVALID_ARGUMENT"}`
 	for said, want := range map[string]string{
-		refused:                                                             told,
-		refused + "hint: see the book\n":                                    told,
+		refused:                          told,
+		refused + "hint: see the book\n": told,
+		"leasehold: " + refused + "hint: see the book\n":                    "leasehold: key must be given",
 		refused + "it went wrong\n":                                         "it went wrong",
 		"begun\n" + `{"level":"fatal","code":7}`:                            `{"level":"fatal","code":7}`,
 		"begun\n" + `{"code":"ENOSPC","message":"no space"}`:                `begun {"code":"ENOSPC","message":"no space"}`,
