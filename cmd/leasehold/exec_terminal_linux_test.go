@@ -135,6 +135,9 @@ func TestExecLeavesTheTerminalToTheProgram(t *testing.T) {
 			c := openConsole(t, env, shell, "-c", script)
 			c.sees("you are number 1 in line")
 			ends(t, c)
+			c = openConsole(t, env, shell, "-c", `(until leasehold leases --json | grep -q '"in_line":1'; do sleep 0.05; done; echo ready) & leasehold exec --lease l --wait 600 -- true 2>/dev/null; echo went on`)
+			c.sees("ready") // and errors that go to a file change nothing
+			ends(t, c)
 			holder.types("\n")
 			holder.cmd.Wait()
 		})

@@ -51,9 +51,11 @@ func UntilQuit(ctx context.Context) (_ context.Context, stop func()) {
 
 // EndByInterrupt ends this process by SIGINT if it is in the foreground of a terminal. A shell
 // ends its script or its loop only if Ctrl-C ended what it waits for. After an exit code of 130
-// it goes on with the next command.
+// it goes on with the next command. Some of the three files may be redirected, for example
+// to a log. The first process of a container is not ended by a signal of its own.
 func EndByInterrupt() {
-	if Is(os.Stderr) && foreground(os.Stderr) && !signal.Ignored(syscall.SIGINT) {
+	at := func(f *os.File) bool { return Is(f) && foreground(f) }
+	if (at(os.Stdin) || at(os.Stdout) || at(os.Stderr)) && !signal.Ignored(syscall.SIGINT) && os.Getpid() != 1 {
 		endBy(syscall.SIGINT)
 	}
 }
