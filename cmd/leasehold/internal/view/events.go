@@ -228,7 +228,7 @@ func newEventTable() *terminal.Table {
 	return &terminal.Table{Columns: []terminal.Column{
 		{Head: "REVISION", Rank: terminal.Minor},
 		{Head: "TIME", Rank: terminal.Minor + 1},
-		{Head: "EVENT", Rank: terminal.Minor + 2, Want: 12},
+		{Head: "EVENT", Rank: terminal.Minor},
 		{Head: "WHAT", Want: 40, Bare: 16},
 	}}
 }
