@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server"
 	"github.com/leasehold/leasehold/engine/clock"
 )
 
@@ -117,7 +118,7 @@ func (h *hold) confirm(ctx context.Context) error {
 func (h *hold) renew(ctx context.Context) error {
 	before := h.link.client
 	if err := h.link.connect(ctx); err != nil {
-		return err
+		return h.ended(err)
 	}
 	if h.link.client != before && h.linked != nil {
 		h.linked()
@@ -135,6 +136,17 @@ func (h *hold) renew(ctx context.Context) error {
 		h.renewed()
 	}
 	return nil
+}
+
+// ended rewords the refusal to resume a session, which tells an agent to open another.
+func (h *hold) ended(err error) error {
+	refused, ok := errors.AsType[*server.HelloError](err)
+	if !ok || refused.Code != "UNAUTHENTICATED" || h.link.hello.Token != "" {
+		return err
+	}
+	worded := *refused
+	worded.Message = "the session has ended: leasehold exec was stopped for too long, or the daemon has another state; see how far the program came, and run the command again"
+	return &worded
 }
 
 // unknown rewords the refusal to renew a lease of which the daemon knows nothing.
