@@ -31,7 +31,7 @@ var git = client{
 			f := file{path: hook, hook: true}
 			if husky, is := guard.Husky(hook); is {
 				f = file{path: husky, text: huskyText{}, note: "husky runs this file; commit it, so that the clones of others have it too"}
-			} else if none == nil {
+			} else if none == nil && filepath.Base(filepath.Dir(hook)) != ".husky" { // where husky 8 has them
 				f.note = "once husky is installed here, git no longer reads this file: then run leasehold setup git again"
 			}
 			files = append(files, f)

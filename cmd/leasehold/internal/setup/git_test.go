@@ -140,6 +140,10 @@ func TestInARepositoryWithHuskyAHookOfTheUserGetsALine(t *testing.T) {
 	if out, _ := h.run("git", "--check"); !strings.Contains(out, "once husky is installed here, git no longer reads this file") {
 		t.Errorf("before husky is installed --check says\n%s", out)
 	}
+	h.git("config", "core.hooksPath", ".husky")
+	if out, _ := h.run("git", "--check"); strings.Contains(out, "once husky is installed") {
+		t.Errorf("where husky 8 is installed --check says\n%s", out)
+	}
 	h.git("config", "core.hooksPath", ".husky/_")
 	for _, name := range guard.Hooks {
 		h.write("work/.husky/_/"+name, "#!/usr/bin/env sh\n. \"$(dirname \"$0\")/h\"")
