@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -27,9 +28,12 @@ var git = client{
 			return []file{{path: m.top, hook: true, problem: err}}
 		}
 		_, none := os.Stat(filepath.Join(m.top, ".husky"))
+		scope, _ := exec.Command("git", "-C", m.top, "config", "--show-scope", "core.hooksPath").Output() // fails if it is not set
 		for _, hook := range hooks {
 			f := file{path: hook, hook: true}
-			if husky, is := guard.Husky(hook); is {
+			if _, out := leadsOut(m.top, hook); out && (bytes.HasPrefix(scope, []byte("global")) || bytes.HasPrefix(scope, []byte("system"))) {
+				f.note = "git runs this file in all your repositories, because core.hooksPath names its directory"
+			} else if husky, is := guard.Husky(hook); is {
 				f = file{path: husky, text: huskyText{}, note: "husky runs this file; commit it, so that the clones of others have it too"}
 			} else if none == nil && filepath.Base(filepath.Dir(hook)) != ".husky" { // where husky 8 has them
 				f.note = "once husky is installed here, git no longer reads this file: then run leasehold setup git again"

@@ -170,6 +170,28 @@ func TestInARepositoryWithHuskyAHookOfTheUserGetsALine(t *testing.T) {
 	h.same(before, "--uninstall")
 }
 
+// A directory of hooks may be that of every repository, which setup says.
+func TestSetupSaysThatHooksAreOfAllRepositories(t *testing.T) {
+	h := repository(t)
+	t.Setenv("GIT_CONFIG_GLOBAL", h.path("gitconfig"))
+	for _, name := range []string{"own", "shared"} {
+		h.write(name+"/README", "")
+	}
+	const shared = "git runs this file in all your repositories"
+	h.write("gitconfig", "[core]\n\thooksPath = .hooks\n")
+	if out, _ := h.run("git", "--check"); strings.Contains(out, shared) {
+		t.Errorf("of a directory in each repository it says\n%s", out)
+	}
+	h.write("gitconfig", "[core]\n\thooksPath = "+h.path("shared")+"\n")
+	if out, _ := h.run("git", "--check"); strings.Count(out, shared) != len(guard.Hooks) {
+		t.Errorf("it says\n%s", out)
+	}
+	h.git("config", "core.hooksPath", h.path("own"))
+	if out, _ := h.run("git", "--check"); strings.Contains(out, shared) {
+		t.Errorf("of a directory of this repository it says\n%s", out)
+	}
+}
+
 // git is one of those that setup finds, in a repository; elsewhere it is refused if
 // it is named. What guard installed is not setup's to take back.
 func TestSetupFindsGit(t *testing.T) {
