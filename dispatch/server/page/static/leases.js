@@ -139,7 +139,7 @@ export class LeasesView {
     const next = l || [...this.model.leases.values()].find((x) => x.title === this.of.key && x.scope === this.of.scope && (x.layer || "") === this.of.layer);
     if (!l) {
       this.times = undefined;
-      replace(this.now, state({ shape: "ring", tone: "calm" }, "No longer held under this token"),
+      replace(this.now, state({ shape: "ring", tone: "calm" }, this.of.token ? "No longer held under this token" : "No longer reserved"),
         h("p", {}, next ? (next.for ? "It is " : "It is held by ") + next.holder.path + " now. " : "Nobody holds it now. "),
         next && !next.for ? h("button", { type: "button", class: "plain", onclick: () => this.select(next.id, true) }, "Show the new holder") : "");
       return;
