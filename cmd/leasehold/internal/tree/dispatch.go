@@ -81,11 +81,11 @@ Exit codes: 0 ok; 1 an actor failed, or the root was cancelled; 2 bad manifest o
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0 && job.resume == "":
-				hint := "leasehold init writes one"
+				missing := exit.Usagef("say which manifest to dispatch")
 				if _, err := os.Stat(defaultManifest); err == nil {
-					hint = "there is " + defaultManifest + " here"
+					return exit.Hint(missing, "there is %s here", defaultManifest)
 				}
-				return exit.Hint(exit.Usagef("say which manifest to dispatch"), hint)
+				return exit.Hint(missing, "leasehold init writes one")
 			case len(args) > 0 && job.resume != "":
 				return exit.Usagef("--resume takes the manifest from the run directory: leave out %s", args[0])
 			case job.resume != "" && (job.run != "" || job.dir != "" || job.check):
