@@ -226,9 +226,9 @@ func (s *stream) nothing(out io.Writer) error {
 
 func newEventTable() *terminal.Table {
 	return &terminal.Table{Columns: []terminal.Column{
-		{Head: "REVISION", Rank: terminal.Minor},
-		{Head: "TIME", Rank: terminal.Minor + 1},
-		{Head: "EVENT", Rank: terminal.Minor},
-		{Head: "WHAT", Want: 40, Bare: 16},
+		{Head: "REVISION", Rank: terminal.Minor + 2},
+		{Head: "TIME", Rank: terminal.Minor},
+		{Head: "EVENT", Rank: terminal.Minor + 1},
+		{Head: "WHAT", Want: 30, Bare: 16},
 	}}
 }
