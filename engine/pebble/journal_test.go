@@ -45,6 +45,9 @@ func TestTheJournalLosesNothing(t *testing.T) {
 			change := func(tx engine.Tx) {
 				if _, there := tx.Get(key); there && r.IntN(2) == 0 {
 					tx.Delete(key)
+					if r.IntN(2) == 0 {
+						tx.Delete("~" + key)
+					}
 					return
 				}
 				tx.Put(engine.Row{Key: key, Value: strings.Repeat("x", r.IntN(1000))})
