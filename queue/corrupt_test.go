@@ -312,6 +312,37 @@ func TestADamagedRecordOfAClaimDoesNotStopItsSession(t *testing.T) {
 	})
 }
 
+// TestADamagedResultAffectsOnlyItsTask damages a result that is submitted again. That
+// submission is told so, and one of another task in the same batch is not affected.
+func TestADamagedResultAffectsOnlyItsTask(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.enqueueMany(h.drafts("1", "2")...)
+		w := h.worker("W1")
+		got, err := w.ask(queue.Claim{Count: 2})
+		if err != nil || len(got) != 2 {
+			t.Fatal(got, err)
+		}
+		var list []queue.Submission
+		for _, c := range got {
+			list = append(list, queue.Submission{ID: c.ID, Token: c.Token, State: queue.Completed, Result: jsonOf(5000)})
+		}
+		again := func() error { return second(h.Queue.Submit(t.Context(), w.Holder, h.run, list[0])) }
+		if err := again(); err != nil {
+			t.Fatal(err)
+		}
+		h.damage("~result/" + string(list[0].ID[:]))
+		if err := again(); !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), "nothing else is affected") {
+			t.Errorf("submitted again: %v", err)
+		}
+		answers, err := h.SubmitMany(t.Context(), w.Holder, h.run, list)
+		if err != nil || !errors.Is(answers[0].Err, engine.ErrCorrupt) || answers[1].Err != nil {
+			t.Fatalf("submitted with another: %+v, %v", answers, err)
+		}
+		h.inState(list[1].ID, queue.Completed)
+		h.forgetDamage()
+	})
+}
+
 // TestABlockThatTheStoreCannotReadHoldsUpNobody damages a block of a table, which
 // has the entries of several tasks. The others are handed out in their order. A claim
 // from a queue whose entries end where the block begins may be refused, and is answered.

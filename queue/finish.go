@@ -187,8 +187,8 @@ func (t *Task) submittedResult(tx *ledger) (string, error) {
 	if !t.result.apart {
 		return t.result.text, nil
 	}
-	row, ok := tx.Get(resultKey(t.ID))
-	if !ok {
+	row, ok, err := tx.Try(resultKey(t.ID)) // after a Get that fails, the transaction commits nothing
+	if err != nil || !ok {
 		return "", corruptTask(t.ID, resultKey(t.ID))
 	}
 	return row.Value, nil
