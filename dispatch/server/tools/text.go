@@ -80,6 +80,7 @@ func (r Reply) Text() string { return r.line + string(r.appendRest(nil)) }
 // Brief returns the reply with the line alone as its text, for a program that reads the
 // object: a list may have megabytes, and the text repeats it.
 func (r Reply) Brief() Reply {
+	r.line, _, _ = strings.Cut(r.line, "\n") // ReplyOf has the whole text there
 	r.by = nil
 	return r
 }

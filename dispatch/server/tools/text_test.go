@@ -234,6 +234,19 @@ func TestAMessageHasTheTextOfItsReply(t *testing.T) {
 	}
 }
 
+// The reply of another server has its text as it came.
+func TestABriefReplyIsOneLine(t *testing.T) {
+	object := json.RawMessage(`{"code":"LEASE_HELD","message":"held","holder":"W1"}`)
+	for _, reply := range []tools.Reply{
+		tools.Refusal{Code: "LEASE_HELD", Message: "held", Data: map[string]any{"holder": "W1"}}.Reply(),
+		tools.ReplyOf(object, "held\n{\"holder\":\"W1\"}", false),
+	} {
+		if text := reply.Brief().Text(); text != "held" {
+			t.Errorf("the text is %q", text)
+		}
+	}
+}
+
 // An answer that is not the end says how to go on.
 func TestAnAnswerThatIsNotAllSaysHowToGoOn(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
