@@ -21,7 +21,7 @@ type writer struct {
 	singleNode bool
 	patience   time.Duration
 	logf       func(format string, args ...any)
-	lost       func() // called when a connection leads nowhere
+	lost       func() // called when the others may lead nowhere, or to another primary
 	stop       context.CancelFunc
 	running    sync.WaitGroup
 
@@ -126,6 +126,7 @@ func (w *writer) append(ctx context.Context, rounds []*round) error {
 			if w.conn, err = connect(ctx, w.cfg, w.singleNode); err != nil {
 				return err
 			}
+			w.lost() // the others may lead to the primary before, which can still be read
 		} else {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, w.patience/3)
