@@ -3,6 +3,7 @@ package work
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -79,9 +80,12 @@ func Unfinished(tx engine.Tx, run uuid.UUID) iter.Seq2[uuid.UUID, Todo] {
 }
 
 // Result returns what an actor reported, or the end of its output if it
-// reported nothing; nil if there is neither.
+// reported nothing; nil if there is neither. A result that the engine cannot read says so.
 func Result(tx engine.Tx, actor uuid.UUID) json.RawMessage {
-	row, ok := tx.Get(resultKey(actor))
+	row, ok, err := tx.Try(resultKey(actor))
+	if errors.Is(err, engine.ErrCorrupt) {
+		return json.RawMessage(`"This result cannot be read: its record is damaged."`)
+	}
 	if !ok {
 		return nil
 	}
