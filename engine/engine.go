@@ -156,8 +156,8 @@ type Tx interface {
 
 	// Get returns the row under key.
 	Get(key string) (Row, bool)
-	// Try is Get for a cold row that the caller can do without. If the engine
-	// cannot read it, Try returns an error and does not poison the transaction.
+	// Try is Get for a cold row that the caller can do without. If its record is
+	// corrupt, Try returns [ErrCorrupt] and does not poison the transaction.
 	Try(key string) (Row, bool, error)
 	// First returns the first row that ScanFrom would yield. It costs less than
 	// an iterator, which matters for the few rows that most rules read.

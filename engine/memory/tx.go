@@ -2,6 +2,7 @@ package memory
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -99,6 +100,8 @@ func (t *tx) Try(key string) (r engine.Row, ok bool, err error) {
 	}
 	r, ok, err = readCold(t.store, key)
 	switch {
+	case err != nil && !errors.Is(err, engine.ErrCorrupt):
+		t.poison(err) // perhaps it can be read later
 	case !ok:
 	case t.recent != nil:
 		t.recent.set(key, coldWrite{value: r.Value})
