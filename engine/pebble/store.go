@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -244,6 +245,9 @@ func (r reader) Get(space memory.Space, key string, read func(value []byte) erro
 	value, closer, err := r.Reader.Get(stored)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return false, nil
+	}
+	if errors.Is(err, syscall.EIO) { // a bad sector stays bad, and only what is in it is lost
+		return false, fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
 	}
 	if err != nil {
 		return false, corruption(err)
