@@ -138,6 +138,22 @@ func (d *Dialer) Address() string {
 	return d.Socket
 }
 
+// Environ returns variables that lead other commands to the daemon and the run that the
+// flags of a connected command name.
+func (d *Dialer) Environ(cmd *cobra.Command) (env []string) {
+	f := cmd.Flags()
+	switch {
+	case f.Changed("server"):
+		env = append(env, "LEASEHOLD_SERVER="+d.Address())
+	case f.Changed("socket"):
+		env = append(env, "LEASEHOLD_SOCKET="+d.Address(), "LEASEHOLD_SERVER=")
+	}
+	if run := f.Lookup("run"); run.Changed {
+		env = append(env, "LEASEHOLD_RUN="+run.Value.String())
+	}
+	return env
+}
+
 // Avoid lets the next attempt begin with another of the servers elsewhere than that of the
 // last connection.
 func (d *Dialer) Avoid() { d.at++ }

@@ -39,6 +39,7 @@ type execConfig struct {
 	ttl    time.Duration
 	wait   time.Duration
 	argv   []string
+	place  []string // variables that lead the program to where exec's flags have led it
 }
 
 // A wanted is a lease to take.
@@ -114,7 +115,7 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.argv = args
 			cfg.all(layer, shared)
-			if err := cfg.check(ttl, wait); err != nil {
+			if err := cfg.check(cmd, ttl, wait); err != nil {
 				return err
 			}
 			hello, err := whoExecs(cmd, run, name)
@@ -198,11 +199,14 @@ func (cfg *execConfig) all(layer, shared bool) {
 
 // check checks what the command line asks for, and sets the durations, which are in
 // seconds there.
-func (cfg *execConfig) check(ttl, wait float64) error {
+func (cfg *execConfig) check(cmd *cobra.Command, ttl, wait float64) error {
 	const maxTTL, maxWait = 24 * 60 * 60, 30 * 24 * 60 * 60
+	for _, name := range []string{"layer", "shared", "reason", "ttl", "wait"} {
+		if len(cfg.wanted) == 0 && cmd.Flags().Changed(name) {
+			return exit.Hint(exit.Usagef("--%s: say which lease to take, with --lease KEY or --path PATH", name), "leasehold leases shows those that are held")
+		}
+	}
 	switch {
-	case len(cfg.wanted) == 0:
-		return exit.Hint(exit.Usagef("say which lease to take, with --lease KEY or --path PATH"), "leasehold leases shows those that are held")
 	case len(cfg.wanted) > maxLeases:
 		return exit.Usagef("--lease and --path: %d leases, of at most %d", len(cfg.wanted), maxLeases)
 	case len(cfg.argv) == 0:
@@ -213,15 +217,22 @@ func (cfg *execConfig) check(ttl, wait float64) error {
 		return exit.Usagef("--wait %v: must be from 0 to %d", wait, maxWait)
 	}
 	cfg.ttl, cfg.wait = asSeconds(ttl), asSeconds(wait)
+	if len(cfg.wanted) == 0 {
+		cfg.ttl = forever // a session lasts however long the daemon is away
+	}
 	return nil
 }
 
-// whoExecs decides how to connect. It never uses a session that others share.
+// forever is longer than a daemon is away.
+const forever = 365 * 24 * time.Hour
+
+// whoExecs decides how to connect. It never uses a session that others share. In the
+// program of another exec it joins as a new worker, as that one did.
 func whoExecs(cmd *cobra.Command, run, name string) (server.Hello, error) {
 	if token, err := place.ActorToken(cmd); token != "" || err != nil {
 		return server.Hello{Token: token, Directory: connection.Here()}, cmp.Or(err, place.OtherRun(cmd))
 	}
-	if os.Getenv("LEASEHOLD_SESSION") != "" {
+	if os.Getenv("LEASEHOLD_SESSION") != "" && os.Getenv(connection.ExecMark) == "" {
 		return server.Hello{}, exit.Hint(errors.New("there is a LEASEHOLD_SESSION to share, but exec needs one of its own"),
 			"set LEASEHOLD_TOKEN to act as the actor of that session, or unset LEASEHOLD_SESSION to join as a new worker")
 	}

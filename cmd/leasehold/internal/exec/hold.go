@@ -1,9 +1,11 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -122,6 +124,9 @@ func (h *hold) renew(ctx context.Context) error {
 	}
 	if h.link.client != before && h.linked != nil {
 		h.linked()
+		if len(h.leases) == 0 && !h.link.client.Resumed {
+			return &client.Refusal{Code: "NOT_FOUND", Message: "the session has ended, or the daemon has another state now"}
+		}
 	}
 	until := now().Add(h.cfg.ttl - h.cfg.ttl/50)
 	for _, l := range h.leases {
@@ -156,7 +161,7 @@ func (l *lease) unknown(err error) error {
 		return err
 	}
 	worded := *refusal
-	worded.Message = fmt.Sprintf("the daemon does not know lease %q: the session has ended, or the daemon has another state now", l.Name+l.Key)
+	worded.Message = fmt.Sprintf("the daemon does not know lease %q: the program has released it, the session has ended, or the daemon has another state now", l.Name+l.Key)
 	return &worded
 }
 
@@ -262,18 +267,25 @@ func (h *hold) names() string {
 	for _, l := range h.leases {
 		names = append(names, fmt.Sprintf("lease %q", l.Name+l.Key))
 	}
-	return strings.Join(names, ", ")
+	return cmp.Or(strings.Join(names, ", "), "the session")
 }
 
-// environ returns the variables about the leases for the program. Each has one
-// line per lease.
-func (h *hold) environ() []string {
+// environ returns the variables for the program. Those about the leases have one line
+// per lease. If exec takes a lease, the program keeps a session that it would share
+// without exec, because that session may hold what the program needs.
+func (h *hold) environ() (env []string) {
+	if len(h.leases) == 0 || os.Getenv("LEASEHOLD_SESSION") == "" {
+		env = append(h.cfg.place, "LEASEHOLD_SESSION="+h.link.hello.Handle)
+	}
+	if len(h.leases) == 0 {
+		return env
+	}
 	var keys, tokens []string
 	for _, l := range h.leases {
 		keys = append(keys, l.Name+l.Key)
 		tokens = append(tokens, strconv.FormatUint(l.Token, 10))
 	}
-	return []string{"LEASEHOLD_LEASE=" + strings.Join(keys, "\n"), "LEASEHOLD_FENCE=" + strings.Join(tokens, "\n")}
+	return append(env, "LEASEHOLD_LEASE=" + strings.Join(keys, "\n"), "LEASEHOLD_FENCE=" + strings.Join(tokens, "\n"))
 }
 
 // now reads a clock that runs while the machine sleeps. The clock of package

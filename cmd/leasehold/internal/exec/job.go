@@ -49,6 +49,7 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	if err != nil {
 		return err
 	}
+	cfg.place = dialer.Environ(cmd)
 	// From here on no signal ends exec: a signal ends the waiting or is passed
 	// on to the program.
 	signals := make(chan os.Signal, 16)

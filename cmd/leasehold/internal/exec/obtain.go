@@ -21,6 +21,12 @@ import (
 // repeated call returns the same grant. If the leases are refused for good, the
 // error is a [*client.Refusal].
 func (h *hold) obtain(ctx context.Context) error {
+	if len(h.cfg.wanted) == 0 {
+		if err := h.link.connect(ctx); err != nil {
+			return err
+		}
+		return h.confirm(ctx)
+	}
 	end := time.Now().Add(h.cfg.wait)
 	args := map[string]any{"leases": h.cfg.wanted, "ttl_secs": h.cfg.ttl.Seconds(), "request_id": uuid.NewString()}
 	if h.cfg.reason != "" {

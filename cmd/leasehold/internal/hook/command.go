@@ -279,14 +279,16 @@ func (g *guard) connect(start bool) (err error) {
 }
 
 // reach finds the daemon and the hook's credentials. LEASEHOLD_SESSION is used if it is
-// set. For a server elsewhere reach uses the token that the client's shim uses, too. In
+// set, unless exec has set it: exec's program may start several clients, and each of them
+// is a party of its own. For a server elsewhere reach uses the token that the client's shim uses, too. In
 // all other cases the hook is the operator.
 func reach(cmd *cobra.Command) (d *connection.Dialer, hello server.Hello, err error) {
 	if d, err = connection.For(cmd); err != nil {
 		return nil, hello, err
 	}
 	hello = server.Hello{Operator: true}
-	if handle := os.Getenv("LEASEHOLD_SESSION"); handle != "" {
+	launched := os.Getenv(process.ActorMark) != "" || os.Getenv(connection.ExecMark) == ""
+	if handle := os.Getenv("LEASEHOLD_SESSION"); handle != "" && launched {
 		return d, server.Hello{Handle: handle}, nil
 	}
 	if d.Elsewhere() {
