@@ -54,17 +54,16 @@ It acts as the actor whose token is in LEASEHOLD_TOKEN. Without one it joins the
 run of this directory's project as a new worker of the root layer.
 
 Each call is a separate session: a lease that it takes is released when the call ends,
-and a task that it claims goes back to its queue with one attempt less. To hold a lease
-while a program runs, use leasehold exec. In a process that leasehold launched,
-LEASEHOLD_SESSION lets the call share the session of that process, so both stay. If the daemon goes away before it has
-answered, a call with a session or a token is sent again once the daemon is back, for
-up to 30 s.`,
+and a task that it claims goes back to its queue with one attempt less. In a process that
+leasehold launched, and in a program of leasehold exec, LEASEHOLD_SESSION lets the call
+share a session, so both stay. If the daemon goes away before it has answered, a call
+with a session or a token is sent again once the daemon is back, for up to 30 s.`,
 		Example: `  leasehold call --list
   leasehold call kv_set path=/shared/plan value='{"step": 2}'
   leasehold call kv_set path=/shared/log value=@build.log
   leasehold call kv_get path=/shared/plan --json | jq .entry.value
 
-  # in a script of an agent that leasehold launched
+  # in an agent that leasehold launched, or a script that leasehold exec runs
   lease=$(leasehold call run_lease_acquire key=deploy wait_secs=50 --field /lease_id)
   printf %s "$lease" | leasehold call run_lease_release lease_id=@-
 
@@ -214,7 +213,7 @@ func gaveBack(tool string, answer json.RawMessage) string {
 		return "what was leased is free" + because + "leasehold exec holds leases while a program runs"
 	case "task_claim":
 		if json.Unmarshal(answer, &claim) == nil && len(claim.Tasks) > 0 {
-			return "what was claimed is in its queue" + because + "the attempt counts; a worker needs a session that lasts"
+			return "what was claimed is in its queue" + because + "the attempt counts; leasehold exec gives a worker a session that lasts"
 		}
 	}
 	return ""

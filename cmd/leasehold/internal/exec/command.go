@@ -1,4 +1,5 @@
-// Package exec is leasehold exec, which runs a program while holding leases.
+// Package exec is leasehold exec, which runs a program while holding leases, or with a
+// session alone.
 package exec
 
 import (
@@ -60,16 +61,24 @@ func NewCommand() *cobra.Command {
 	var layer, shared bool
 	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
-		Use:   "exec {--lease KEY | --path PATH} [flags] -- CMD [ARG ...]",
+		Use:   "exec [--lease KEY | --path PATH] [flags] -- CMD [ARG ...]",
 		Short: "Run a program while holding a lease",
 		Long: `Run a program while holding a lease. The lease is renewed for as long as the
-program runs, and is free when it has ended.
+program runs, and is free when it has ended. Without a lease the program gets a
+session only.
 
 The program gets the standard input, output and error of exec, its own process group
 in the foreground of the terminal, and
 
-  LEASEHOLD_FENCE  the fencing token of the lease, for whatever checks it
-  LEASEHOLD_LEASE  its key
+  LEASEHOLD_FENCE    the fencing token of the lease, for whatever checks it
+  LEASEHOLD_LEASE    its key
+  LEASEHOLD_SESSION  the session of exec, a secret
+
+leasehold call and leasehold lease check in the program act in the session of exec. So
+what one call claims or leases stays with the program for the next call, and is given
+back when the program has ended or exec has died. If LEASEHOLD_SESSION is set already,
+as in an agent that leasehold launched, a program with a lease keeps that session, and a
+program without a lease gets one of its own.
 
 --lease and --path may be given up to 16 times together. The program then runs with
 all of the leases or not at all, and the variables have a line for each. The leases
@@ -110,7 +119,10 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
   leasehold exec --path 'src/**' --shared -- npm test
 
   # a lease of the actor's own layer
-  leasehold exec --layer --lease output.json -- ./generate output.json`,
+  leasehold exec --layer --lease output.json -- ./generate output.json
+
+  # a script that claims tasks with leasehold call
+  leasehold exec -- ./worker.sh compile 50 ./compile.sh`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.argv = args
