@@ -285,7 +285,7 @@ func (h *hold) environ() (env []string) {
 		keys = append(keys, l.Name+l.Key)
 		tokens = append(tokens, strconv.FormatUint(l.Token, 10))
 	}
-	return append(env, "LEASEHOLD_LEASE=" + strings.Join(keys, "\n"), "LEASEHOLD_FENCE=" + strings.Join(tokens, "\n"))
+	return append(env, "LEASEHOLD_LEASE="+strings.Join(keys, "\n"), "LEASEHOLD_FENCE="+strings.Join(tokens, "\n"))
 }
 
 // now reads a clock that runs while the machine sleeps. The clock of package
