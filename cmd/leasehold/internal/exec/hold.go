@@ -146,11 +146,15 @@ func (h *hold) renew(ctx context.Context) error {
 // ended rewords the refusal to resume a session, which tells an agent to open another.
 func (h *hold) ended(err error) error {
 	refused, ok := errors.AsType[*server.HelloError](err)
-	if !ok || refused.Code != "UNAUTHENTICATED" || h.link.hello.Token != "" {
+	if !ok {
+		return err
+	}
+	why, ok := strings.CutSuffix(refused.Message, "; open a new session")
+	if !ok {
 		return err
 	}
 	worded := *refused
-	worded.Message = "the session has ended: leasehold exec was stopped for too long, or the daemon has another state; see how far the program came, and run the command again"
+	worded.Message = strings.TrimPrefix(why, "unauthenticated: ") + "; see how far the program came, and run the command again"
 	return &worded
 }
 
