@@ -335,6 +335,9 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 				return record, actor, ErrUnauthenticated
 			}
 		}
+		if o := c.Origin; record.Peer.Here().PID == 0 && (o.PID != 0 || o.Mark != "") {
+			record.Peer, record.Origin = k.Process, o // the daemon before ran in another container
+		}
 		actor, _ = getActor(tx, record.Actor)
 		return record, actor, mayBe(tx, k, actor)
 	})

@@ -22,7 +22,7 @@ func (s *State) LaunchStarted(ctx context.Context, se *Session, name string, act
 	p := process.Peer{PID: pid, Transport: l.Peer.Transport, Machine: elsewhere}
 	if !l.Remote() {
 		p = s.opts.Process(pid).Peer
-		p.PID, p.Transport = pid, "unix"
+		p.PID, p.Transport, p.Machine = pid, "unix", l.Peer.Machine
 	}
 	var before int
 	// A process that runs must be known, also on a full disk.

@@ -161,13 +161,78 @@ func container() *syscall.SysProcAttr {
 	}
 }
 
-// An agent may be process 1 of its container. It commits what it has leased itself, with a
-// daemon in the container or outside of it, and holds what its hook took before its shim
-// was there.
-func TestAnAgentMayBeProcessOne(t *testing.T) {
+// The daemon may run in a container and be killed, and the next one may be started
+// outside. Who lives in the container keeps its leases, and its hooks are still known.
+func TestADaemonMayMoveToAnotherContainer(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
 	binary := leaseholdIn(t, dir)
+	shop := repository(t, filepath.Join(dir, "shop"))
+	env := append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r", "LEASEHOLD_RUN=r",
+		"PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"),
+		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t")
+	const script = `
+mount -t proc proc /proc || exit 99
+leasehold guard install git >.git/said
+echo text >a
+git add a
+mkfifo .git/in .git/out
+leasehold mcp <.git/in >.git/out &
+exec 3>.git/in 4<.git/out
+echo '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}' >&3
+read line <&4
+echo '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"path":"a"}}}' >&3
+read line <&4
+kill -STOP $! # it would start the next daemon here
+kill -KILL $(leasehold status | sed -n 's/.*(pid \([0-9]*\)).*/\1/p')
+while leasehold status | grep -q 'a daemon runs'; do sleep 0.01; done
+echo killed
+read line
+kill -CONT $!
+echo '{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"run_lease_acquire","arguments":{"path":"a"}}}' >&3
+read line <&4
+echo "$line"
+git commit --quiet -m own 2>&1`
+	cmd := exec.CommandContext(t.Context(), agentIn(t, dir), "-c", script) // all others end with it
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = shop, env, container()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skipf("no namespaces can be made here: %v", err)
+	}
+	t.Cleanup(func() { stdin.Close(); cmd.Process.Kill(); cmd.Wait() })
+	out := bufio.NewReader(stdout)
+	if line, err := out.ReadString('\n'); line != "killed\n" {
+		if cmd.Wait() != nil && cmd.ProcessState.ExitCode() == 99 {
+			t.Skip("no /proc can be mounted in a namespace here")
+		}
+		t.Fatalf("before the daemon is killed: %v: %s", err, line)
+	}
+	outside := func(args ...string) {
+		cmd := exec.Command(binary, args...)
+		cmd.Env = env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
+	}
+	outside("actor", "add", "--name", "two", "--role", "worker", "--parent", "root")
+	defer outside("stop")
+	fmt.Fprintln(stdin)
+	said, _ := io.ReadAll(out)
+	if err := cmd.Wait(); err != nil || !strings.Contains(string(said), `"reentrant":true`) {
+		t.Errorf("with the next daemon: %v: %s", err, said)
+	}
+}
+
+// agentIn puts a shell into a directory under the name of no shell.
+func agentIn(t *testing.T, dir string) string {
+	t.Helper()
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Fatal(err)
@@ -176,10 +241,21 @@ func TestAnAgentMayBeProcessOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := filepath.Join(dir, "agent") // a process of that name is no shell
+	agent := filepath.Join(dir, "agent")
 	if err := os.WriteFile(agent, program, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	return agent
+}
+
+// An agent may be process 1 of its container. It commits what it has leased itself, with a
+// daemon in the container or outside of it, and holds what its hook took before its shim
+// was there.
+func TestAnAgentMayBeProcessOne(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	binary := leaseholdIn(t, dir)
+	agent := agentIn(t, dir)
 	const script = `
 mount -t proc proc /proc || exit 99
 leasehold guard install git

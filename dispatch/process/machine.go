@@ -12,9 +12,13 @@ import (
 
 // Machine identifies the machine (since its last boot) and the container in
 // which a pid of this process is valid.
-var Machine = sync.OnceValue(func() string {
-	space, _ := os.Readlink("/proc/self/ns/pid") // "" on systems without namespaces
-	return clock.Boot() + " " + space
+var Machine = sync.OnceValue(func() string { return clock.Boot() + " " + Container() })
+
+// Container identifies the container in which a pid of this process is valid, among those
+// of this machine. It is "" on systems without namespaces.
+var Container = sync.OnceValue(func() string {
+	space, _ := os.Readlink("/proc/self/ns/pid")
+	return space
 })
 
 // Sees reports whether a pid means the same here and for another process of this machine,

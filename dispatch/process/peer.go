@@ -16,7 +16,7 @@ type Peer struct {
 	// HTTP but lasts as long as its process, as a connection to the socket
 	// does.
 	Transport string `json:",omitempty"`
-	// Machine is where it runs, if that may not be this machine: see [Machine].
+	// Machine is where it runs: see [Machine], or [Container] if that is on this machine.
 	Machine string `json:",omitempty"`
 	// Away is its pid there, if that was not this machine when it connected.
 	Away int `json:",omitempty"`
@@ -27,7 +27,9 @@ type Peer struct {
 func (p Peer) Unseen() bool { return p.Transport == "http" || p.Transport == "remote" }
 
 // Elsewhere reports whether the process runs where this one cannot see it.
-func (p Peer) Elsewhere() bool { return p.Machine != "" && p.Machine != Machine() }
+func (p Peer) Elsewhere() bool {
+	return p.Machine != "" && p.Machine != Machine() && p.Machine != Container()
+}
 
 // Here returns how this machine sees a process: without a pid if it runs elsewhere.
 func (p Peer) Here() Peer {

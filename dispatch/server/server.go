@@ -17,7 +17,7 @@ import (
 type Options struct {
 	Version string         // of the daemon, told to clients
 	Log     zerolog.Logger // the zero Logger is silent
-	Machine string         // where clients of the socket run, if states may move; else ""
+	Machine string         // where clients of the socket run; see [process.Peer]
 	// Partitions is how many there are, which servers share; 0: the state is whole.
 	Partitions int
 	Settled    dispatch.Settled // runs that are in the first of them

@@ -333,6 +333,7 @@ func (cfg *serveConfig) openDirectory(ctx context.Context, o *served, measured *
 		log.Warn().Time("since", since).Msg("this state is a backup or another copy, and lacks what has happened to the original since; its tokens go on above all that can have been issued; do not serve the original as well, because both would grant the same leases")
 	}
 	options.Backup = func(ctx context.Context, dir string) error { return backUp(ctx, eng, dir, log) }
+	options.Machine = process.Container() // the next daemon of the state may run in another
 	o.Server, o.tend, o.checkState = server.New(state, options), state.Tend, eng.CheckPlace
 	return nil
 }
