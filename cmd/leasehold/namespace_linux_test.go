@@ -304,3 +304,27 @@ leasehold leases | grep file:a && git commit --quiet -m own`
 		}
 	}
 }
+
+// A dispatcher may be process 1 of its container, and so the parent of the daemon that it
+// starts. The daemon is no process of the run, so it does not end with the run.
+func TestADispatcherMayBeProcessOne(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	binary := leaseholdIn(t, dir)
+	manifest := "[run]\nname = \"r\"\n[root]\nagent = \"one\"\nprompt = \"p\"\n[agents.one]\nextends = \"command\"\ncommand = [\"true\"]\n"
+	if err := os.WriteFile(filepath.Join(dir, "leasehold.toml"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `mount -t proc proc /proc || exit 99; exec "$0" dispatch leasehold.toml`, binary)
+	cmd.Dir, cmd.SysProcAttr = dir, container()
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r")
+	out, err := cmd.CombinedOutput()
+	switch {
+	case cmd.Process == nil:
+		t.Skipf("no namespaces can be made here: %v", err)
+	case cmd.ProcessState.ExitCode() == 99:
+		t.Skip("no /proc can be mounted in a namespace here")
+	case err != nil || strings.Contains(string(out), "the daemon has gone"):
+		t.Errorf("dispatch: %v: %s", err, out)
+	}
+}

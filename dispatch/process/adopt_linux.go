@@ -1,10 +1,12 @@
 package process
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -112,9 +114,14 @@ func seeToAdopted() (news bool) {
 
 // adoptedLocked distinguishes an adopted child from one that this process
 // started. The processes of an agent are never in the dispatcher's session;
-// children that the dispatcher itself starts are.
+// children that the dispatcher itself starts are. A program with a terminal is in
+// that session, but in a group of its own. Process 1 becomes the parent of a
+// daemon that it has started detached, which is no process of the run.
 func adoptedLocked(e entry) bool {
-	return e.parent == os.Getpid() && !adopting.children[e.pid] && e.session != ownSession()
+	return e.parent == os.Getpid() && !adopting.children[e.pid] && (e.session != ownSession() || adopting.children[e.group]) &&
+		(e.parent != 1 || !slices.ContainsFunc(bytes.Split(readEnviron(e.pid), []byte{0}), func(v []byte) bool {
+			return bytes.HasPrefix(v, []byte(aliveVariable+"="))
+		}))
 }
 
 var ownSession = sync.OnceValue(func() int {

@@ -53,6 +53,41 @@ func TestWhatLeavesEverythingIsAdoptedAndEnds(t *testing.T) {
 	}
 }
 
+// A program that has the caller's input is in the caller's session. Its orphans leave no
+// zombies either while it runs.
+func TestOrphansInTheCallersSessionAreReaped(t *testing.T) {
+	release, err := process.Adopt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	input, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer input.Close()
+	mark := "TEST_MARK=" + uuid.NewString()
+	file := filepath.Join(t.TempDir(), "pid")
+	orphan := fmt.Sprintf("(sh -c 'echo $$ >%[1]s.new; mv %[1]s.new %[1]s' &); exec sleep 1000", file)
+	p, err := process.Start(process.Spec{Argv: []string{"sh", "-c", orphan}, Env: append(os.Environ(), mark), Mark: mark, Input: input})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stop(context.WithoutCancel(t.Context()), 0)
+	for err = os.ErrNotExist; err != nil; time.Sleep(time.Millisecond) {
+		_, err = os.Stat(file)
+	}
+	stat := fmt.Sprintf("/proc/%d/stat", pidIn(t, file))
+	zombie := fmt.Sprintf(") Z %d ", os.Getpid())
+	for text := []byte{}; err == nil && !strings.Contains(string(text), zombie); time.Sleep(time.Millisecond) {
+		text, err = os.ReadFile(stat)
+	}
+	release() // looks once more
+	if _, err := os.Stat(stat); err == nil {
+		t.Error("its zombie is left")
+	}
+}
+
 func TestAdoptedProcessEndsWithAKilledDispatcher(t *testing.T) {
 	mark := "TEST_MARK=" + uuid.NewString()
 	file := filepath.Join(t.TempDir(), "pid")
