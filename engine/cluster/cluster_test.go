@@ -593,6 +593,48 @@ func TestALongOutageIsToldNowAndThen(t *testing.T) {
 	})
 }
 
+// A reset is an error that names the port of this side, which is another one each time.
+type reset struct{ port *atomic.Int64 }
+
+func (r reset) Error() string {
+	return fmt.Sprintf("read tcp [::1]:%d->[::1]:5432: connection reset by peer", r.port.Add(1))
+}
+
+// Something before the database may accept connections and close them.
+func TestAnOutageIsToldOnceThoughEachConnectionHasAnotherPort(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		a := w.start("a")
+		w.pass(time.Second)
+		w.setGone(reset{new(atomic.Int64)})
+		w.pass(5 * time.Second)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if len(a.log) != 1 {
+			t.Errorf("it said %q", a.log)
+		}
+	})
+}
+
+func TestEachOutageIsTold(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		a := w.start("a")
+		w.pass(time.Second)
+		var want []string
+		for range 2 {
+			w.setGone(errGone)
+			w.pass(time.Second)
+			w.setGone(nil)
+			w.pass(time.Second)
+			want = append(want, "cluster: the database cannot be used: no database", "cluster: the database can be used again")
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if !slices.Equal(a.log, want) {
+			t.Errorf("it said %q", a.log)
+		}
+	})
+}
+
 // A connection ends, and the next is refused for another reason, which lasts: both are told
 // while the server still hopes to keep its lead.
 func TestTheReasonThatLastsIsToldAtOnce(t *testing.T) {

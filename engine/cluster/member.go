@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -123,6 +124,9 @@ func (m *Member) Run(ctx context.Context) error {
 	return nil
 }
 
+// ports are those of this side in errors of connections. Each connection has another.
+var ports = regexp.MustCompile(`:\d+->`)
+
 // report notes a trouble and tells the operator, unless the operator was told the
 // same lately. Each of several partitions may have its own trouble.
 func (m *Member) report(err error) {
@@ -130,9 +134,10 @@ func (m *Member) report(err error) {
 	t := &m.trouble
 	t.err, t.at = err, m.opts.Clock.Running()
 	maps.DeleteFunc(t.told, func(_ string, at time.Duration) bool { return t.at-at >= troubled })
-	_, told := t.told[err.Error()]
+	text := ports.ReplaceAllLiteralString(err.Error(), "")
+	_, told := t.told[text]
 	if !told {
-		t.told[err.Error()] = t.at
+		t.told[text] = t.at
 	}
 	m.mu.Unlock()
 	if !told {
@@ -247,6 +252,9 @@ func (m *Member) beat(ctx context.Context, term *Term, begin func(Partition) con
 		}
 		if m.failing {
 			m.opts.Logf("cluster: the database can be used again")
+			m.mu.Lock()
+			clear(m.trouble.told) // the next outage is another one
+			m.mu.Unlock()
 		}
 		m.failing = false
 		term.extend(sent + t.Hold)
