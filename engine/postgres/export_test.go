@@ -1,6 +1,9 @@
 package postgres
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // TooOld is tested with what old versions said: only one is installed.
 var TooOld = tooOld
@@ -13,4 +16,9 @@ func (c *Connections) Ready() int {
 	c.writer.mu.Lock()
 	defer c.writer.mu.Unlock()
 	return len(c.writer.ready)
+}
+
+// Patiently tries within a patience, and logs nothing.
+func Patiently(patience time.Duration, try func(context.Context) error) error {
+	return patiently(context.Background(), patience, func(string, ...any) {}, try)
 }

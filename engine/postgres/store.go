@@ -123,9 +123,10 @@ func patiently(ctx context.Context, patience time.Duration, logf func(string, ..
 	began := time.Now()
 	var last error
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		tried := time.Now()
 		err := try(ctx)
-		if last != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
-			err = last // patience ended this attempt, and the one before says why
+		if last != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && time.Since(tried) < patience/3 {
+			err = last // patience ended this attempt early, and the one before says why
 		}
 		last = err
 		if err == nil && pause > firstPause {

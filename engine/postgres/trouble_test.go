@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -1125,5 +1126,26 @@ func TestReasons(t *testing.T) {
 				t.Fatalf("with%s the reason of %v is %q", options, err, got)
 			}
 		}
+	}
+}
+
+// The last attempt may have had no time. It may also have reached a database that came back,
+// and have waited there in vain: then that is why.
+func TestPatienceEndsWithTheReasonThatLasted(t *testing.T) {
+	refused := errors.New("refused")
+	for free, want := range map[time.Duration]error{9 * time.Second: refused, time.Second: context.DeadlineExceeded} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			err := postgres.Patiently(10*time.Second, func(ctx context.Context) error {
+				if time.Since(began) < free {
+					return refused
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			if !errors.Is(err, want) {
+				t.Errorf("refused for %v, then unanswered: %v", free, err)
+			}
+		})
 	}
 }
