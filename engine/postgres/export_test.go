@@ -22,3 +22,12 @@ func (c *Connections) Ready() int {
 func Patiently(patience time.Duration, try func(context.Context) error) error {
 	return patiently(context.Background(), patience, func(string, ...any) {}, try)
 }
+
+// Connecting returns how often a connection is tried, and how long each time.
+func (o Options) Connecting() (attempts int, each time.Duration, err error) {
+	cfg, err := o.withDefaults().config()
+	if err != nil {
+		return 0, 0, err
+	}
+	return 1 + len(cfg.ConnConfig.Fallbacks), cfg.ConnConfig.ConnectTimeout, nil
+}

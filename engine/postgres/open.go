@@ -138,8 +138,10 @@ func (o Options) config() (*pgxpool.Config, error) {
 	cfg.ConnConfig.RuntimeParams["standard_conforming_strings"] = "on" // else pgx refuses to migrate
 	// A standby, or a primary that was demoted, cannot be written to.
 	cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	cfg.PingTimeout = max(o.Patience/10, time.Second)              // of a connection that was idle, which may lead nowhere
-	cfg.ConnConfig.ConnectTimeout = max(o.Patience/3, time.Second) // for each host, because a lost one does not answer
+	cfg.PingTimeout = max(o.Patience/10, time.Second) // of a connection that was idle, which may lead nowhere
+	// For each attempt, because a lost host does not answer. With sslmode=prefer each host is
+	// tried twice, and patience must last until the last one.
+	cfg.ConnConfig.ConnectTimeout = max(o.Patience/time.Duration(max(3, 2+len(cfg.ConnConfig.Fallbacks))), time.Second)
 	// A pool would replace each connection after an hour. While others have taken all
 	// connections of the database, a leader goes on with those it has.
 	cfg.MaxConnLifetime = 0

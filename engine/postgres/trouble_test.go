@@ -1149,3 +1149,15 @@ func TestPatienceEndsWithTheReasonThatLasted(t *testing.T) {
 		})
 	}
 }
+
+// TestOnlyTheLastHostAnswers: patience is not over before that one is asked.
+func TestOnlyTheLastHostAnswers(t *testing.T) {
+	for _, hosts := range []string{"a", "a,b", "a,b,c", "a,b,c,d"} {
+		for _, mode := range []string{"disable", "prefer", "require"} {
+			attempts, each, err := postgres.Options{DSN: "host=" + hosts + " user=test sslmode=" + mode}.Connecting()
+			if lost := time.Duration(attempts-1) * each; err != nil || lost+each > postgres.DefaultPatience {
+				t.Errorf("of the hosts %s, with sslmode=%s, the others take %v, and %v is left: %v", hosts, mode, lost, postgres.DefaultPatience-lost, err)
+			}
+		}
+	}
+}
