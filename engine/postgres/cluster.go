@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -59,26 +60,32 @@ func openCluster(ctx context.Context, o Options, partitions int, copying bool) (
 	var settled []string
 	var version string
 	err = patiently(ctx, o.Patience, o.Logf, func(ctx context.Context) error {
-		if err := checkSessions(ctx, cfg); err != nil {
+		var sessions error
+		var checking sync.WaitGroup
+		checking.Go(func() { sessions = checkSessions(ctx, cfg) })
+		conn, err := pool.Acquire(ctx)
+		checking.Wait()
+		if err == nil {
+			defer conn.Release()
+		}
+		if err := cmp.Or(sessions, err); err != nil {
 			return err
 		}
-		return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-			version = conn.Conn().PgConn().ParameterStatus("server_version")
-			if !copying {
-				if err := unreserved(ctx, conn.Conn()); err != nil {
-					return err
-				}
-			}
-			if err := migrate(ctx, conn.Conn()); err != nil {
+		version = conn.Conn().PgConn().ParameterStatus("server_version")
+		if !copying {
+			if err := unreserved(ctx, conn.Conn()); err != nil {
 				return err
 			}
-			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
-				if there, err = partition(ctx, tx, cmp.Or(partitions, DefaultPartitions)); err != nil {
-					return err
-				}
-				settled, err = collect(ctx, tx, "SELECT run FROM leasehold_settled ORDER BY run", pgx.RowTo[string])
+		}
+		if err := migrate(ctx, conn.Conn()); err != nil {
+			return err
+		}
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+			if there, err = partition(ctx, tx, cmp.Or(partitions, DefaultPartitions)); err != nil {
 				return err
-			})
+			}
+			settled, err = collect(ctx, tx, "SELECT run FROM leasehold_settled ORDER BY run", pgx.RowTo[string])
+			return err
 		})
 	})
 	if tooOld(version) {
@@ -109,15 +116,23 @@ func tooOld(version string) bool {
 var ErrPooled = errors.New("a pooler lets several connections share a session of the database")
 
 // checkSessions returns [ErrPooled] if two connections are the same for the
-// database.
+// database. It makes both at a time: each may first ask hosts that
+// do not answer.
 func checkSessions(ctx context.Context, cfg *pgxpool.Config) error {
+	var conns [2]*pgx.Conn
+	var errs [2]error
+	var dialing sync.WaitGroup
+	for i := range conns {
+		dialing.Go(func() { conns[i], errs[i] = dial(ctx, cfg) })
+	}
+	dialing.Wait()
 	seen := make(map[string]bool)
-	for range 2 {
-		conn, err := dial(ctx, cfg)
-		if err != nil {
-			return err
-		}
-		defer disconnect(conn)
+	defer disconnect(conns[0])
+	defer disconnect(conns[1])
+	if err := cmp.Or(errs[0], errs[1]); err != nil {
+		return err
+	}
+	for _, conn := range conns {
 		var at string
 		if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()::text", pgx.QueryExecModeSimpleProtocol).Scan(&at); err != nil {
 			return err

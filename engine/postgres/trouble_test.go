@@ -1161,3 +1161,22 @@ func TestOnlyTheLastHostAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestAServerStartsWhileTheFirstHostIsLost: the connections that it needs for that are made
+// at the same time, so that patience lasts.
+func TestAServerStartsWhileTheFirstHostIsLost(t *testing.T) {
+	t.Parallel()
+	lost, err := net.Listen("tcp", "127.0.0.1:0") // it answers nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lost.Close() }()
+	dsn := postgrestest.Database(t)
+	_, port, _ := net.SplitHostPort(lost.Addr().String()) // it has one
+	dsn = strings.Replace(dsn, "host=", "sslmode=disable port="+port+",5432 host=127.0.0.1,", 1)
+	c, err := postgres.OpenCluster(t.Context(), postgres.Options{DSN: dsn, SingleNode: true, Patience: 12 * time.Second}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
