@@ -330,12 +330,10 @@ func (hs *httpSession) call(w http.ResponseWriter, r *http.Request, env wire.Mes
 	hs.presence.done()
 }
 
-// void returns why the token of a request is valid no more, or nil. An actor that has
-// ended is told more by its session.
+// void returns why the token of a request is valid no more, or nil.
 func (hs *httpSession) void(r *http.Request) error {
 	_, err := hs.endpoint.authenticate(r)
-	_, ended := errors.AsType[*dispatch.EndedError](err)
-	if ended || !errors.Is(err, dispatch.ErrUnauthenticated) {
+	if !errors.Is(err, dispatch.ErrUnauthenticated) {
 		return nil
 	}
 	return err

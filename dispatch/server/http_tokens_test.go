@@ -225,7 +225,7 @@ func TestAnActorThatEndsIsToldInItsCall(t *testing.T) {
 			t.Error(err)
 		}
 		told := <-answer
-		for _, want := range []string{"has ended, by operator", "enough", `you lost lease \"kept\"`} {
+		for _, want := range []string{"has ended, by operator", "enough", `its lease \"kept\" is released`} {
 			if !strings.Contains(told, want) {
 				t.Errorf("it is told %s, without %q", told, want)
 			}
