@@ -2,9 +2,14 @@ package server_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
+	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/registry"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -181,4 +186,59 @@ type unwanted struct{ t *testing.T }
 func (u unwanted) Read([]byte) (int, error) {
 	u.t.Error("the body was asked for")
 	return 0, io.EOF
+}
+
+// A client may leave before it has read what a call of it took, or even before the call takes
+// it. The lease is given back, also if the client has sent the call before and has released
+// what that took. But it may have the answer to an earlier request that took this lease.
+func TestHTTPCallThatItsClientLeavesIsUndone(t *testing.T) {
+	for name, c := range map[string]struct{ before, released, unread, held bool }{
+		"sent once":                             {false, false, false, false},
+		"sent again after a release":            {true, true, false, false},
+		"sent again for the same lease":         {true, false, false, true},
+		"sent once, unread":                     {false, false, true, false},
+		"sent again after a release, unread":    {true, true, true, false},
+		"sent again for the same lease, unread": {true, false, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWeb(t, server.Options{Transport: server.Transport{HTTPGrace: time.Hour}})
+				other := &web{daemon: w.daemon, client: w.client, token: w.daemon.token(t, "other")}
+				session, others := w.open(t), other.open(t)
+				lasts := false
+				w.AddTestTool("take", func(ctx context.Context, se *dispatchSession) string {
+					if lasts {
+						engine.TurnOf(ctx).Pause() // as a call does that waits
+						<-ctx.Done()
+					}
+					g, err := se.Acquire(context.WithoutCancel(ctx), dispatch.RunScope, registry.Request{Key: "a", TTL: time.Hour})
+					if err != nil {
+						t.Error(err)
+					}
+					return g.ID.String()
+				})
+				take := func(again bool) string {
+					return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"take","_meta":{"leasehold/call":"m","leasehold/resent":%t}}}`, again)
+				}
+				if c.before {
+					_, body := w.do(t, "POST", take(false), session...)
+					if c.released {
+						id := regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`).FindString(body)
+						if _, body := w.do(t, "POST", toolCall(2, "run_lease_release", fmt.Sprintf(`{"lease_id":%q}`, id)), session...); !strings.Contains(body, `"released":true`) {
+							t.Fatal(body)
+						}
+					}
+				}
+				if lasts = !c.unread; lasts {
+					w.startStream(t, "POST", take(c.before), session...).body.Close()
+				} else {
+					(&program{web: w, t: t}).unread(w.request(t, "POST", take(c.before), session...))
+				}
+				synctest.Wait()
+				if _, body := other.do(t, "POST", toolCall(1, "run_lease_acquire", `{"key":"a"}`), others...); strings.Contains(body, "lease_id") == c.held {
+					t.Errorf("held: want %t; another actor is told %s", c.held, body)
+				}
+			})
+		})
+	}
 }

@@ -100,7 +100,7 @@ type request struct {
 	starting chan struct{} // contains an element for it until it has had a turn; nil: does not
 
 	name   call.Call     // of a tool call that changes something; otherwise zero
-	copied bool          // its call was sent more than once, and answered; under requests.mu
+	copied bool          // its call was sent again after its answer; under requests.mu
 	open   bool          // its connection will show whether the answer was read, and it will not be sent again; under requests.mu
 	told   bool          // its connection has shown that it was; under requests.mu
 	place  *list.Element // in settled
@@ -170,7 +170,7 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 	switch last := t.answered[r.key]; {
 	case last == nil:
 	case m.Params.Meta.Call != "" && last.name.Name == name.Name:
-		r.copied, last.copied = true, true
+		last.copied = true
 	default: // the client uses the id for another call, so it has the answer to the last one
 		t.takeLocked(last)
 		last.delivered()
@@ -418,7 +418,7 @@ func (t *requests) giveUp(r *request, cause error) (undo bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.running[r.key] == r {
-		r.unwanted, r.undo = true, !r.copied
+		r.unwanted, r.undo = true, true
 		r.cancel(cause)
 	}
 	return t.lostLocked(r)
