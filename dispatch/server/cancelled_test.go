@@ -89,6 +89,31 @@ func TestACancelByKeyAfterARestartTakesTheCallOutOfTheLine(t *testing.T) {
 	})
 }
 
+// A cancel that has reached its call counts for no later one with the key.
+func TestACancelByKeyEndsOneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newProgram(t, newWeb(t, server.Options{})).open()
+		two := one.another("two").open()
+		lease := two.want(201, "POST", "/leases", `{"key":"a","ttl_secs":60}`).text("lease_id")
+		answers := make(chan answer)
+		post := func() {
+			answers <- one.ask("POST", "/leases", `{"key":"a","wait_secs":50}`, "Idempotency-Key", "k")
+		}
+		go post()
+		synctest.Wait()
+		one.want(204, "DELETE", "/calls/k", "")
+		if a := <-answers; a.text("code") != "REQUEST_ID_REUSED" {
+			t.Errorf("the call is answered %s", a.body)
+		}
+		go post()
+		synctest.Wait()
+		two.want(200, "DELETE", "/leases/"+lease, "")
+		if a := <-answers; a.status != 201 {
+			t.Errorf("the next call is answered %s", a.body)
+		}
+	})
+}
+
 // Each request of a program has a connection of its own, so that a cancel may overtake its
 // call. Its program will not read the answer of that.
 func TestACancelByKeyMayOvertakeItsCall(t *testing.T) {

@@ -2,11 +2,7 @@ package server_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
-	"github.com/leasehold/leasehold/dispatch"
-	"github.com/leasehold/leasehold/engine"
-	"github.com/leasehold/leasehold/registry"
 	"io"
 	"net/http"
 	"regexp"
@@ -205,18 +201,7 @@ func TestHTTPCallThatItsClientLeavesIsUndone(t *testing.T) {
 				w := newWeb(t, server.Options{Transport: server.Transport{HTTPGrace: time.Hour}})
 				other := &web{daemon: w.daemon, client: w.client, token: w.daemon.token(t, "other")}
 				session, others := w.open(t), other.open(t)
-				lasts := false
-				w.AddTestTool("take", func(ctx context.Context, se *dispatchSession) string {
-					if lasts {
-						engine.TurnOf(ctx).Pause() // as a call does that waits
-						<-ctx.Done()
-					}
-					g, err := se.Acquire(context.WithoutCancel(ctx), dispatch.RunScope, registry.Request{Key: "a", TTL: time.Hour})
-					if err != nil {
-						t.Error(err)
-					}
-					return g.ID.String()
-				})
+				lasts := w.addTaker(t)
 				take := func(again bool) string {
 					return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"take","_meta":{"leasehold/call":"m","leasehold/resent":%t}}}`, again)
 				}
@@ -229,7 +214,7 @@ func TestHTTPCallThatItsClientLeavesIsUndone(t *testing.T) {
 						}
 					}
 				}
-				if lasts = !c.unread; lasts {
+				if *lasts = !c.unread; *lasts {
 					w.startStream(t, "POST", take(c.before), session...).body.Close()
 				} else {
 					(&program{web: w, t: t}).unread(w.request(t, "POST", take(c.before), session...))

@@ -46,7 +46,7 @@ type httpSession struct {
 	over atomic.Bool // it ends: no further call finds it
 
 	watch   sync.WaitGroup // WatchNotices and the watch over se
-	release func()         // stops them
+	release func()         // stops them; the end of the session does so, too
 
 	mu      sync.Mutex
 	streams int
@@ -279,6 +279,5 @@ func (hs *httpSession) detach() {
 func (hs *httpSession) stop(cause error) {
 	hs.presence.stop()
 	hs.requests.cancelAll(cause, false)
-	hs.cut(cause)
-	hs.release()
+	hs.cut(cause) // with its watch
 }

@@ -319,14 +319,6 @@ func (t *requests) lostLocked(r *request) bool {
 	return true
 }
 
-func (t *requests) takeAnsweredLocked(key string) *request {
-	r := t.answered[key]
-	if r != nil {
-		t.takeLocked(r)
-	}
-	return r
-}
-
 func (t *requests) takeLocked(r *request) {
 	delete(t.answered, r.key)
 	if r.place != nil {
@@ -356,12 +348,12 @@ func (t *requests) cancel(key string, cause error) (undo *request, known bool) {
 		r.cancelLocked(cause)
 		return nil, true
 	}
-	r := t.takeAnsweredLocked(key)
-	if r != nil && time.Since(r.at) > lateCancel {
-		r.delivered()
-		return nil, true
+	r := t.answered[key]
+	if r == nil || time.Since(r.at) > lateCancel {
+		return nil, r != nil
 	}
-	return r, r != nil
+	t.takeLocked(r)
+	return r, true
 }
 
 // cancelLocked ends a call that its client has cancelled.
@@ -376,7 +368,7 @@ func (r *request) cancelLocked(cause error) {
 func (t *requests) cancelNamed(cause error, keys ...string) (known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	named := func(r *request) bool { return r.name.Recorded() && slices.Contains(keys, r.name.Key()) }
+	named := func(r *request) bool { return slices.Contains(keys, r.name.Key()) }
 	for _, r := range t.running {
 		if named(r) {
 			r.cancelLocked(cause)
@@ -429,10 +421,8 @@ func (t *requests) giveUp(r *request, cause error) (undo bool) {
 func (t *requests) cutOff(r *request, cause cutOff) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.running[r.key] == r {
-		r.unwanted = true
-		r.cancel(cause)
-	}
+	r.unwanted = true
+	r.cancel(cause)
 }
 
 // toUndo reports whether an unwanted call must leave nothing behind.

@@ -153,8 +153,8 @@ func TestCopiesOfACallRunOneAfterTheOther(t *testing.T) {
 			}
 			return rs, r
 		}
-		in, runs := begin(t.Context())
-		leave := entered(t, &k, in, runs)
+		first, runs := begin(t.Context())
+		leave := entered(t, &k, first, runs)
 
 		over, end := context.WithCancel(t.Context())
 		end()
@@ -178,6 +178,9 @@ func TestCopiesOfACallRunOneAfterTheOther(t *testing.T) {
 		synctest.Wait()
 		if context.Cause(runs.ctx) != errSentAgain {
 			t.Errorf("the earlier one is not cut off: %v", context.Cause(runs.ctx))
+		}
+		if first.settle(runs) || first.toUndo(runs) {
+			t.Error("the earlier one is answered, or undoes something")
 		}
 		end()
 		synctest.Wait()
@@ -301,4 +304,33 @@ func TestRequestCountsForItsActorUntilFreed(t *testing.T) {
 	if err := rs.share.Begin(fair.MaxArrived-1, false); err != nil {
 		t.Errorf("a refused request counts: %v", err)
 	}
+}
+
+// Two copies of a call come over one session. The first breaks off when the second has
+// replaced it, so what the first has done is left to the second.
+func TestARequestThatWasReplacedUndoesNothing(t *testing.T) {
+	rs := requests{share: newShare(t)}
+	first := beginMarked(t, &rs)
+	beginMarked(t, &rs)
+	if rs.giveUp(first, errClientGone) || rs.settle(first) || rs.toUndo(first) {
+		t.Error("the first one is answered, or undoes something")
+	}
+}
+
+// A call that waits on a newer connection goes first, but only until its client has left.
+func TestACopyDoesNotYieldToOneThatNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var k marked
+		newer, older := &requests{conn: 2, share: newShare(t)}, &requests{conn: 1, share: newShare(t)}
+		left, stays := beginMarked(t, newer), beginMarked(t, older)
+		leave := entered(t, &k, newer, left)
+		newer.giveUp(left, errClientGone)
+		go func() { entered(t, &k, older, stays)() }()
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		if !older.settle(stays) {
+			t.Error("the copy whose client is there is not answered")
+		}
+	})
 }

@@ -18,8 +18,11 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/leasehold/leasehold/dispatch"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/engine"
 	"github.com/leasehold/leasehold/engine/clock"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // A granted is what tests look at in the answer to an acquire.
@@ -702,4 +705,45 @@ func hangUp(t *testing.T, url, token, session, body string, after time.Duration)
 	fmt.Fprintf(nc, "POST /%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		path, host, token, session, len(body), body)
 	time.Sleep(after)
+}
+
+// addTaker adds a tool that takes the lease a. While lasts is true, it does so when its call
+// is cancelled.
+func (d *daemon) addTaker(t *testing.T) (lasts *bool) {
+	lasts = new(bool)
+	d.AddTestTool("take", func(ctx context.Context, se *dispatchSession) string {
+		if *lasts {
+			engine.TurnOf(ctx).Pause() // as a call does that waits
+			<-ctx.Done()
+		}
+		g, err := se.Acquire(context.WithoutCancel(ctx), dispatch.RunScope, registry.Request{Key: "a", TTL: time.Hour})
+		if err != nil {
+			t.Error(err)
+		}
+		return g.ID.String()
+	})
+	return lasts
+}
+
+// A call may take a lease after its connection has ended. Its session goes on if it has
+// another connection, and must not hold what nobody was told of.
+func TestACallThatOutlivesItsConnectionIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		*d.addTaker(t) = true
+		ends := d.pipe(t)
+		ends.greet(server.Hello{Token: d.token(t, "root")})
+		stays := d.pipe(t)
+		stays.greet(server.Hello{Handle: ends.welcome.Handle})
+		ends.call(1, "take", `{}`)
+		synctest.Wait()
+		ends.nc.Close()
+		time.Sleep(time.Minute)
+		other := d.pipe(t)
+		other.greet(server.Hello{Token: d.token(t, "other")})
+		other.call(1, "run_lease_acquire", `{"key":"a"}`)
+		if m := other.receive(); m.Result.IsError {
+			t.Errorf("another actor is told %s", m.text())
+		}
+	})
 }
