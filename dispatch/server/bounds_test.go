@@ -393,3 +393,18 @@ func TestOneProcessCannotTakeAllConnections(t *testing.T) {
 		t.Errorf("the fourth: %v", err)
 	}
 }
+
+// The bound of all HTTP sessions refuses the next one, of whatever actor.
+func TestHTTPSessionsAreBoundedInAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPSessions: 2, ActorHTTPSessions: 2}})
+		other := &web{daemon: w.daemon, client: w.client, token: w.daemon.token(t, "other")}
+		session := w.open(t)
+		w.open(t)
+		if resp, body := other.do(t, "POST", initialize); resp.StatusCode != 503 || !strings.Contains(body, "HTTP sessions") {
+			t.Errorf("the third session: %s %s", resp.Status, body)
+		}
+		w.do(t, "DELETE", "", session...)
+		other.open(t)
+	})
+}
