@@ -568,6 +568,14 @@ func TestHTTPSessionOutlastsTheDaemon(t *testing.T) {
 		if again := <-b.began; again.ID() != se.ID() || !again.Resumed() {
 			t.Errorf("another session: %v, was %v", again.ID(), se.ID())
 		}
+
+		// It is told of its losses on its new stream.
+		stream = w.startStream(t, "GET", "", session...)
+		w.do(t, "POST", toolCall(9, "run_lease_acquire", `{"key":"a","ttl_secs":1}`), session...)
+		time.AfterFunc(time.Minute, func() { stream.body.Close() })
+		if m, ok := stream.next(t); !ok || m.Method != "notifications/message" {
+			t.Errorf("the stream brings %v, %+v", ok, m)
+		}
 	})
 }
 
