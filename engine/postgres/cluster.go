@@ -60,15 +60,21 @@ func openCluster(ctx context.Context, o Options, partitions int, copying bool) (
 	var settled []string
 	var version string
 	err = patiently(ctx, o.Patience, o.Logf, func(ctx context.Context) error {
-		var sessions error
-		var checking sync.WaitGroup
-		checking.Go(func() { sessions = checkSessions(ctx, cfg) })
+		// Both at a time, because each may first ask hosts that do not answer.
+		var other *pgx.Conn
+		var failed error
+		var dialing sync.WaitGroup
+		dialing.Go(func() { other, failed = dial(ctx, cfg) })
 		conn, err := pool.Acquire(ctx)
-		checking.Wait()
+		dialing.Wait()
+		defer disconnect(other)
 		if err == nil {
 			defer conn.Release()
 		}
-		if err := cmp.Or(sessions, err); err != nil {
+		if err := cmp.Or(failed, err); err != nil {
+			return err
+		}
+		if err := checkSessions(ctx, conn.Conn(), other); err != nil {
 			return err
 		}
 		version = conn.Conn().PgConn().ParameterStatus("server_version")
@@ -115,32 +121,18 @@ func tooOld(version string) bool {
 // so that prepared statements and locks would be those of others.
 var ErrPooled = errors.New("a pooler lets several connections share a session of the database")
 
-// checkSessions returns [ErrPooled] if two connections are the same for the
-// database. It makes both at a time: each may first ask hosts that
-// do not answer.
-func checkSessions(ctx context.Context, cfg *pgxpool.Config) error {
-	var conns [2]*pgx.Conn
-	var errs [2]error
-	var dialing sync.WaitGroup
-	for i := range conns {
-		dialing.Go(func() { conns[i], errs[i] = dial(ctx, cfg) })
-	}
-	dialing.Wait()
-	seen := make(map[string]bool)
-	defer disconnect(conns[0])
-	defer disconnect(conns[1])
-	if err := cmp.Or(errs[0], errs[1]); err != nil {
-		return err
-	}
-	for _, conn := range conns {
-		var at string
-		if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()::text", pgx.QueryExecModeSimpleProtocol).Scan(&at); err != nil {
+// checkSessions returns [ErrPooled] if two connections are the same for the database, or
+// one is not the same as before: poolers that share sessions take either the one that was
+// used last, or another one each time.
+func checkSessions(ctx context.Context, one, two *pgx.Conn) error {
+	var at [3]string
+	for i, conn := range []*pgx.Conn{one, two, two} {
+		if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()::text", pgx.QueryExecModeSimpleProtocol).Scan(&at[i]); err != nil {
 			return err
 		}
-		if seen[at] {
-			return ErrPooled
-		}
-		seen[at] = true
+	}
+	if at[0] == at[1] || at[1] != at[2] {
+		return ErrPooled
 	}
 	return nil
 }
