@@ -166,7 +166,6 @@ func (s *State) connectTo(id uuid.UUID, handle string, transact func(func(engine
 		p.guest, p.mark = record.Guest, record.Origin.Mark
 		p.agents.recall(record.Agents)
 	}
-	delete(s.detached, id)
 	return &Session{party: p}, nil
 }
 
@@ -347,6 +346,7 @@ func (s *State) resume(ctx context.Context, c Credentials, k work.Kin) (*Session
 	case se == nil || err != nil:
 		return nil, err
 	}
+	s.back(id, k.Process)
 	se.resumed, se.dir = true, c.Origin.Directory
 	return se, nil
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -18,7 +19,8 @@ import (
 // tells the client this limit.
 const httpIdle = 15 * time.Minute
 
-// A detached session was connected before a restart and has not been resumed.
+// A detached session was connected before a restart, and its process has not resumed it.
+// Other processes may share it meanwhile.
 type detached struct {
 	peer   process.Peer
 	known  process.Peer  // what is stored of it, which names it on its own machine
@@ -104,6 +106,19 @@ func (s *State) tendDetached(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// back notes that a process has resumed a session. It may only share the session, as each
+// call in a program of leasehold exec does: then the process that opened the session is
+// still awaited, and the session does not end with the call. Only of two processes that
+// were seen from one machine can this tell.
+func (s *State) back(id uuid.UUID, peer process.Peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	owner := s.detached[id].known
+	if cmp.Or(owner.PID, owner.Away) == 0 || owner.Machine != peer.Machine || owner.Same(peer) {
+		delete(s.detached, id)
 	}
 }
 

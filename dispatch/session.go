@@ -163,7 +163,8 @@ func (s *State) connectedLocked(session uuid.UUID) bool {
 // Close ends this connection's use of the session. When the last connection
 // closes, the session ends: its calls are cancelled, it can be given nothing
 // more, and everything it held or waited for is given back, in as many
-// transactions as that takes. Calling Close again returns the same result.
+// transactions as that takes. But a session that awaits its own process after
+// a restart only loses the connection. Calling Close again returns the same result.
 func (se *Session) Close(cause error) error {
 	se.once.Do(func() { se.err = se.state.detach(se.party, cause) })
 	return se.err
@@ -172,7 +173,8 @@ func (se *Session) Close(cause error) error {
 func (s *State) detach(p *party, cause error) error {
 	s.mu.Lock()
 	p.attached--
-	last := p.attached == 0 && !p.ending && !s.launchers.KeptOpen(p.id)
+	_, awaited := s.detached[p.id]
+	last := p.attached == 0 && !p.ending && !awaited && !s.launchers.KeptOpen(p.id)
 	p.ending = p.ending || last
 	s.mu.Unlock()
 	switch {

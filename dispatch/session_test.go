@@ -202,6 +202,59 @@ func TestADetachedProcessThatDiesGivesBackAtOnce(t *testing.T) {
 	})
 }
 
+// A program of leasehold exec makes calls in exec's session. After a restart a call may be
+// back before exec is. The session does not end with that call, but with exec.
+func TestAProcessIsAwaitedThoughAnotherSharesItsSession(t *testing.T) {
+	for _, machine := range []string{"", "another"} {
+		for _, comes := range []bool{true, false} {
+			inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+				_, token := h.add(dispatch.Root, "", "boss")
+				connect := func(c dispatch.Credentials, pid int) *dispatch.Session {
+					h.alive.Store(pid, true)
+					se, err := h.Connect(t.Context(), c, process.Peer{PID: pid, Start: "1", Transport: "unix", Machine: machine})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return se
+				}
+				se := connect(dispatch.Credentials{Token: token}, 7)
+				h.take(se, dispatch.RunScope, "x", time.Hour)
+				h.crash()
+				w := h.member(dispatch.Worker, "", "W1", 8)
+				defer h.hangUp(w)
+				held := func(when, want string) {
+					t.Helper()
+					if got := h.heldBy(w, dispatch.RunScope, "x"); got != want {
+						t.Errorf("machine %q: %s it is held by %q, want %q", machine, when, got, want)
+					}
+				}
+				for range 2 {
+					h.hangUp(connect(dispatch.Credentials{Handle: se.Handle()}, 9))
+					held("after a call", "root")
+				}
+				if machine == "" {
+					time.Sleep(time.Minute)
+					held("while its process lives", "root")
+				}
+				switch {
+				case comes:
+					back := connect(dispatch.Credentials{Handle: se.Handle()}, 7)
+					call := connect(dispatch.Credentials{Handle: se.Handle()}, 9)
+					h.hangUp(back)
+					held("during a call", "root")
+					h.hangUp(call)
+				case machine == "":
+					h.alive.Store(7, false)
+					time.Sleep(1100 * time.Millisecond)
+				default: // nobody here sees whether it lives
+					time.Sleep(31 * time.Second)
+				}
+				held("at last", "")
+			})
+		}
+	}
+}
+
 func TestResumingRacesWithEnding(t *testing.T) {
 	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
 		_, token := h.add(dispatch.Root, "", "boss")
