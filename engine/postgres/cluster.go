@@ -122,16 +122,21 @@ func tooOld(version string) bool {
 var ErrPooled = errors.New("a pooler lets several connections share a session of the database")
 
 // checkSessions returns [ErrPooled] if two connections are the same for the database, or
-// one is not the same as before: poolers that share sessions take either the one that was
-// used last, or another one each time.
+// one of them is not the same as before. A pooler that shares sessions takes the one that
+// was used last, or each in turn, and may have a new one between two of the questions.
 func checkSessions(ctx context.Context, one, two *pgx.Conn) error {
-	var at [3]string
-	for i, conn := range []*pgx.Conn{one, two, two} {
-		if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()::text", pgx.QueryExecModeSimpleProtocol).Scan(&at[i]); err != nil {
+	at := make(map[*pgx.Conn]string)
+	for _, conn := range []*pgx.Conn{one, two, two, one} {
+		var pid string
+		if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()::text", pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
 			return err
 		}
+		if was, asked := at[conn]; asked && was != pid {
+			return ErrPooled
+		}
+		at[conn] = pid
 	}
-	if at[0] == at[1] || at[1] != at[2] {
+	if at[one] == at[two] {
 		return ErrPooled
 	}
 	return nil
