@@ -334,11 +334,8 @@ type turn func(Tx, *waiter) bool
 func (c *Core) placesBefore(tx Tx, h Holder, want Want, last uint64, keeps turn) iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
 		for line := range lines(tx, want.Scope, want.Key) {
-			for row, ok := tx.First(line, line); ok && numberOf(row.Key) <= last; row, ok = next(tx, line, row) {
-				var p waiter
-				switch {
-				case !p.read(row), p.Shared && want.Shared, p.Holder.same(h), !keeps(tx, &p):
-				case !yield(&p):
+			for p := range placesIn(tx, line, last) {
+				if !(p.Shared && want.Shared) && !p.Holder.same(h) && keeps(tx, &p) && !yield(&p) {
 					return
 				}
 			}
@@ -346,15 +343,26 @@ func (c *Core) placesBefore(tx Tx, h Holder, want Want, last uint64, keeps turn)
 	}
 }
 
-// lines yields the lines for a key and for keys that overlap with it: the prefix of the rows
-// of their places, and how many parties have one.
+// lines yields the lines for a key and for keys that overlap with it: what the keys of the
+// rows of their places begin with, and how many parties have one.
 func lines(tx Tx, scope, key string) iter.Seq2[string, uint64] {
 	return func(yield func(line string, parties uint64) bool) {
 		for row := range near(tx, linePrefix, scope, key) {
-			if !yield(waitPrefix+row.Key[len(linePrefix):]+"\x00", record.ReadFixed(row.Value)) {
+			if !yield(waitPrefix+row.Key[len(linePrefix):], record.ReadFixed(row.Value)) {
 				return
 			}
 		}
+	}
+}
+
+// placesIn yields the places of a line with a number up to last, in the order of their
+// numbers.
+func placesIn(tx Tx, line string, last uint64) iter.Seq[waiter] {
+	return func(yield func(waiter) bool) {
+		rowsOn(tx, line, func(row engine.Row) bool {
+			var w waiter
+			return numberOf(row.Key) <= last && (!w.read(row) || yield(w))
+		})
 	}
 }
 
@@ -382,20 +390,12 @@ func waiters(tx Tx, scope, key string) iter.Seq[waiter] {
 			several = append(several, line)
 		}
 		if len(several) == 1 {
-			line := several[0]
-			for row, ok := tx.First(line, line); ok; row, ok = next(tx, line, row) {
-				var w waiter
-				if w.read(row) && !yield(w) {
-					return
-				}
-			}
+			placesIn(tx, several[0], math.MaxUint64)(yield)
 			return
 		}
 		var keys []string
 		for _, line := range several {
-			for row, ok := tx.First(line, line); ok; row, ok = next(tx, line, row) {
-				keys = append(keys, row.Key)
-			}
+			rowsOn(tx, line, func(row engine.Row) bool { keys = append(keys, row.Key); return true })
 		}
 		slices.SortFunc(keys, func(a, b string) int { return cmp.Compare(numberOf(a), numberOf(b)) })
 		for _, key := range keys {
@@ -426,10 +426,8 @@ func inLine(tx Tx, scope, key string, last uint64) int {
 	}
 	parties := make(map[Holder]bool) // one may have several places
 	for line := range lines(tx, scope, key) {
-		for row, ok := tx.First(line, line); ok && numberOf(row.Key) <= last; row, ok = next(tx, line, row) {
-			if w := (waiter{}); w.read(row) {
-				parties[partyOf(w.Holder)] = true
-			}
+		for w := range placesIn(tx, line, last) {
+			parties[partyOf(w.Holder)] = true
 		}
 	}
 	return len(parties)
