@@ -1,12 +1,10 @@
 package process
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -118,10 +116,14 @@ func seeToAdopted() (news bool) {
 // that session, but in a group of its own. Process 1 becomes the parent of a
 // daemon that it has started detached, which is no process of the run.
 func adoptedLocked(e entry) bool {
-	return e.parent == os.Getpid() && !adopting.children[e.pid] && (e.session != ownSession() || adopting.children[e.group]) &&
-		(e.parent != 1 || !slices.ContainsFunc(bytes.Split(readEnviron(e.pid), []byte{0}), func(v []byte) bool {
-			return bytes.HasPrefix(v, []byte(aliveVariable+"="))
-		}))
+	if e.parent != os.Getpid() || adopting.children[e.pid] || e.session == ownSession() && !adopting.children[e.group] {
+		return false
+	}
+	if e.parent == 1 {
+		_, daemon := startedWith(e.pid, aliveVariable)
+		return !daemon
+	}
+	return true
 }
 
 var ownSession = sync.OnceValue(func() int {

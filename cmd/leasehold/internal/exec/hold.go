@@ -120,7 +120,7 @@ func (h *hold) confirm(ctx context.Context) error {
 func (h *hold) renew(ctx context.Context) error {
 	before := h.link.client
 	if err := h.link.connect(ctx); err != nil {
-		return h.ended(err)
+		return ended(err)
 	}
 	if h.link.client != before && h.linked != nil {
 		h.linked()
@@ -144,7 +144,7 @@ func (h *hold) renew(ctx context.Context) error {
 }
 
 // ended rewords the refusal to resume a session, which tells an agent to open another.
-func (h *hold) ended(err error) error {
+func ended(err error) error {
 	refused, ok := errors.AsType[*server.HelloError](err)
 	if !ok {
 		return err
