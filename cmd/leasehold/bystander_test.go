@@ -109,14 +109,7 @@ func startAttackers(t *testing.T, name, web string) *attackProgram {
 
 // startPiped starts a program that ends with its input.
 func startPiped(t *testing.T, cmd *exec.Cmd) (in io.Writer, out *bufio.Reader) {
-	w, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, r := pipes(t, cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

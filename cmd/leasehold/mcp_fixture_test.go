@@ -238,14 +238,7 @@ func startShim(t *testing.T, args ...string) (*stdio, *exec.Cmd) {
 func runShimProgram(t *testing.T, cmd *exec.Cmd) *stdio {
 	t.Helper()
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in, out := pipes(t, cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -257,6 +250,19 @@ func runShimProgram(t *testing.T, cmd *exec.Cmd) *stdio {
 	}()
 	t.Cleanup(func() { cmd.Process.Kill(); <-s.ended })
 	return s
+}
+
+// pipes are the client's ends of a program that it is about to start.
+func pipes(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err = cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	return in, out
 }
 
 func (s *stdio) read(out io.Reader) {

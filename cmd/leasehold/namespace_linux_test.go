@@ -18,16 +18,7 @@ func TestADaemonOutsideOfTheContainerGetsNoSignal(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
 	binary := leaseholdIn(t, dir)
-	call := func(as *syscall.SysProcAttr, args ...string) (string, error) {
-		if args[0] != "env" {
-			args = append([]string{binary}, args...)
-		}
-		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-		cmd.Dir, cmd.SysProcAttr = dir, as
-		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r")
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
+	call := callsIn(t, dir, binary)
 	inside := func() *syscall.SysProcAttr {
 		return &syscall.SysProcAttr{
 			Setpgid:     true, // a signal to its group would not reach this test
@@ -44,7 +35,7 @@ func TestADaemonOutsideOfTheContainerGetsNoSignal(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		cmd := exec.Command(binary, "stop")
-		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r")
+		cmd.Env = environIn(dir)
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "stopped the daemon") {
 			t.Errorf("stop, outside: %v: %s", err, out)
 		}
@@ -59,7 +50,7 @@ func TestADaemonOutsideOfTheContainerGetsNoSignal(t *testing.T) {
 		t.Errorf("status: %v: %s", err, out)
 	}
 	// A container seldom has XDG_RUNTIME_DIR. The state names the socket there, too.
-	if out, err := call(inside(), "env", "-u", "XDG_RUNTIME_DIR", binary, "tree", "--run", "r"); err != nil || !strings.Contains(out, "root") {
+	if out, err := callsIn(t, dir, "env")(inside(), "-u", "XDG_RUNTIME_DIR", binary, "tree", "--run", "r"); err != nil || !strings.Contains(out, "root") {
 		t.Errorf("tree, without XDG_RUNTIME_DIR: %v: %s", err, out)
 	}
 }
@@ -72,10 +63,8 @@ func TestClientsInContainersAreKeptApart(t *testing.T) {
 	dir := shortDir(t)
 	binary := leaseholdIn(t, dir)
 	shop := repository(t, filepath.Join(dir, "shop"))
-	env := append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r", "LEASEHOLD_RUN=", "L="+binary)
-	outside := exec.Command(binary, "actor", "add", "--run", "r", "--name", "lead", "--role", "root") // starts the daemon
-	outside.Env = env
-	if out, err := outside.CombinedOutput(); err != nil {
+	env := environIn(dir, "LEASEHOLD_RUN=", "L="+binary)
+	if out, err := callsIn(t, dir, binary)(nil, "actor", "add", "--run", "r", "--name", "lead", "--role", "root"); err != nil { // starts the daemon
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Cleanup(func() {
@@ -102,14 +91,7 @@ done`
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", client)
 		cmd.Dir, cmd.SysProcAttr, cmd.Stderr = shop, as, os.Stderr
 		cmd.Env = append(env, "P="+filepath.Join(dir, name))
-		stdin, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		stdin, stdout := pipes(t, cmd)
 		if err := cmd.Start(); err != nil {
 			t.Skipf("no namespaces can be made here: %v", err)
 		}
@@ -168,9 +150,6 @@ func TestADaemonMayMoveToAnotherContainer(t *testing.T) {
 	dir := shortDir(t)
 	binary := leaseholdIn(t, dir)
 	shop := repository(t, filepath.Join(dir, "shop"))
-	env := append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r", "LEASEHOLD_RUN=r",
-		"PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"),
-		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t")
 	const script = `
 mount -t proc proc /proc || exit 99
 leasehold guard install git >.git/said
@@ -193,16 +172,8 @@ echo '{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"run_lease_
 read line <&4
 echo "$line"
 git commit --quiet -m own 2>&1`
-	cmd := exec.CommandContext(t.Context(), agentIn(t, dir), "-c", script) // all others end with it
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = shop, env, container()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cmd := agentIn(t, dir, shop, script, "LEASEHOLD_RUN=r")
+	stdin, stdout := pipes(t, cmd)
 	if err := cmd.Start(); err != nil {
 		t.Skipf("no namespaces can be made here: %v", err)
 	}
@@ -214,14 +185,8 @@ git commit --quiet -m own 2>&1`
 		}
 		t.Fatalf("before the daemon is killed: %v: %s", err, line)
 	}
-	outside := func(args ...string) {
-		cmd := exec.Command(binary, args...)
-		cmd.Env = env
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v: %v: %s", args, err, out)
-		}
-	}
-	outside("actor", "add", "--name", "two", "--role", "worker", "--parent", "root")
+	outside := mustIn(t, dir, binary)
+	outside("actor", "add", "--run", "r", "--name", "two", "--role", "worker", "--parent", "root")
 	defer outside("stop")
 	fmt.Fprintln(stdin)
 	said, _ := io.ReadAll(out)
@@ -230,8 +195,9 @@ git commit --quiet -m own 2>&1`
 	}
 }
 
-// agentIn puts a shell into a directory under the name of no shell.
-func agentIn(t *testing.T, dir string) string {
+// agentIn is a shell under the name of no shell, as process 1 of a container. All that its
+// script starts ends with it. It works in a repository, and its programs are in dir.
+func agentIn(t *testing.T, dir, repository, script, run string) *exec.Cmd {
 	t.Helper()
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -241,11 +207,15 @@ func agentIn(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := filepath.Join(dir, "agent")
+	agent := filepath.Join(dir, filepath.Base(repository)+"-agent")
 	if err := os.WriteFile(agent, program, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return agent
+	cmd := exec.CommandContext(t.Context(), agent, "-c", script)
+	cmd.Dir, cmd.SysProcAttr = repository, container()
+	cmd.Env = environIn(dir, run, "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"),
+		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t")
+	return cmd
 }
 
 // An agent may be process 1 of its container. It commits what it has leased itself, with a
@@ -255,7 +225,6 @@ func TestAnAgentMayBeProcessOne(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
 	binary := leaseholdIn(t, dir)
-	agent := agentIn(t, dir)
 	const script = `
 mount -t proc proc /proc || exit 99
 leasehold guard install git
@@ -275,22 +244,12 @@ write a
 leasehold leases | grep file:a && git commit --quiet -m own`
 	for _, place := range []string{"in", "out"} {
 		shop := repository(t, filepath.Join(dir, place))
-		env := append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r", "LEASEHOLD_RUN=",
-			"PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"),
-			"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t")
 		if place == "out" {
-			daemon := func(args ...string) {
-				cmd := exec.Command(binary, args...)
-				cmd.Env = env
-				if out, err := cmd.CombinedOutput(); err != nil {
-					t.Errorf("%v: %v: %s", args, err, out)
-				}
-			}
-			daemon("actor", "add", "--run", "r", "--name", "lead", "--role", "root")
-			defer daemon("stop")
+			outside := mustIn(t, dir, binary)
+			outside("actor", "add", "--run", "r", "--name", "lead", "--role", "root")
+			defer outside("stop")
 		}
-		cmd := exec.CommandContext(t.Context(), agent, "-c", script) // all others end with it
-		cmd.Dir, cmd.Env, cmd.SysProcAttr = shop, env, container()
+		cmd := agentIn(t, dir, shop, script, "LEASEHOLD_RUN=")
 		out, err := cmd.CombinedOutput()
 		switch {
 		case cmd.Process == nil:
@@ -316,8 +275,7 @@ func TestADispatcherMayBeProcessOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `mount -t proc proc /proc || exit 99; exec "$0" dispatch leasehold.toml`, binary)
-	cmd.Dir, cmd.SysProcAttr = dir, container()
-	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r")
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = dir, environIn(dir), container()
 	out, err := cmd.CombinedOutput()
 	switch {
 	case cmd.Process == nil:

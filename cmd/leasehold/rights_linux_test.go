@@ -17,11 +17,26 @@ import (
 func callsIn(t *testing.T, dir, binary string) func(as *syscall.SysProcAttr, args ...string) (string, error) {
 	return func(as *syscall.SysProcAttr, args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), binary, args...)
-		cmd.Dir, cmd.SysProcAttr = dir, as
-		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r")
+		cmd.Dir, cmd.Env, cmd.SysProcAttr = dir, environIn(dir), as
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
+}
+
+// mustIn is callsIn for calls that must succeed.
+func mustIn(t *testing.T, dir, binary string) func(args ...string) {
+	call := callsIn(t, dir, binary)
+	return func(args ...string) {
+		t.Helper()
+		if out, err := call(nil, args...); err != nil {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
+	}
+}
+
+// environIn is the environment of programs that keep all that they keep in dir.
+func environIn(dir string, more ...string) []string {
+	return append(append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/s", "XDG_RUNTIME_DIR="+dir+"/r"), more...)
 }
 
 // A file of the state that is another user's, as after a daemon that was started with
