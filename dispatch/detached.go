@@ -111,8 +111,8 @@ func (s *State) tendDetached(ctx context.Context) error {
 
 // back notes that a process has resumed a session. It may only share the session, as each
 // call in a program of leasehold exec does: then the process that opened the session is
-// still awaited, and the session does not end with the call. Only of two processes that
-// were seen from one machine can this tell.
+// still awaited, and the session does not end with the call. Two processes can be told apart
+// only if they were seen from the same machine.
 func (s *State) back(id uuid.UUID, peer process.Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -164,10 +164,10 @@ func (p *party) startedBy(pid int) bool {
 }
 
 // starterOf returns the pid of the process that started another one, or 0 if it is not
-// known. An init is the parent of processes that it has not started. Its name tells it, or
-// that it is process 1. But in a container a client may be process 1. What has the same
-// session as process 1 was started by it, or by what it started: a process that outlives
-// its starter mostly has a session of its own.
+// known. An init is the parent of processes that it has not started. It is known by its
+// name, or is process 1. But in a container, process 1 may be a client. A process in the
+// session of process 1 was started by that client, or by what the client started. A process
+// that outlives its starter mostly has another session.
 func (s *State) starterOf(pid int) int {
 	r := s.opts.Process(pid) // without a parent if it cannot be read now
 	if process.Init(r.Parent) || r.Parent == 1 && r.Session != s.opts.Process(1).Session {

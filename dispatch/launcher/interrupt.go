@@ -119,8 +119,8 @@ func (l *Launcher) kill() {
 	l.askAll(stopOrder("the run was killed"))
 }
 
-// part has the daemon no longer waited for as long as before. Whatever it still knows of
-// this run it also learns from a dispatch that goes on with it.
+// part makes the launcher wait only for a short time for a daemon that does not answer. What
+// that daemon is not told, it learns from the dispatch that resumes the run.
 func (l *Launcher) part() { l.parts.Do(func() { close(l.parting) }) }
 
 // settled parts soon if the run was interrupted and none of its processes is left here.
@@ -133,7 +133,7 @@ func (l *Launcher) settled() {
 	}
 }
 
-// promptly is how soon a daemon answers at its ease.
+// promptly is how soon a daemon answers that has little to do.
 const promptly = time.Second
 
 // askAll asks every agent to end. Each lead waits for the agents below it.

@@ -71,7 +71,7 @@ type Launcher struct {
 	interrupts int         // number so far; used by the goroutine that heeds them, then by Run
 	draining   atomic.Bool // there was one
 
-	parting chan struct{} // closed when the daemon is not waited for much longer
+	parting chan struct{} // closed by part
 	parts   sync.Once
 	says    sync.Once // what is waited for then
 

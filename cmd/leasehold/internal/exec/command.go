@@ -77,8 +77,8 @@ in the foreground of the terminal, and
 leasehold call and leasehold lease check in the program act in the session of exec. So
 what one call claims or leases stays with the program for the next call, and is given
 back when the program has ended or exec has died. If LEASEHOLD_SESSION is set already,
-as in an agent that leasehold launched, a program with a lease keeps that session, and a
-program without a lease gets one of its own.
+as in an agent that leasehold launched, exec with a lease leaves it as it is, and exec
+without a lease sets it to its own session.
 
 --lease and --path may be given up to 16 times together. The program then runs with
 all of the leases or not at all, and the variables have a line for each. The leases
