@@ -238,7 +238,7 @@ func (s *State) Authenticate(ctx context.Context, token string) (a Actor, err er
 func (s *State) Vet(ctx context.Context, a Actor, peer process.Peer) error {
 	k := s.launchers.Kin(peer)
 	switch {
-	case k.Actor == uuid.Nil && k.Run == "":
+	case !k.Known() && !k.Lost:
 		return nil
 	case a.Role.Outside():
 		return notOutside(k)

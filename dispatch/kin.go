@@ -22,6 +22,8 @@ func assign(tx engine.Tx, c Credentials, k work.Kin) (Actor, error) {
 			return Actor{}, forbidden("process %d is one of actor %s of run %q, whatever it says: it does what that actor may do, by leasehold mcp or leasehold call, and no operator's commands", k.Process.PID, a.Path, a.Run)
 		}
 		return a, nil
+	case k.Lost:
+		return Actor{}, lost(k)
 	case k.Run != "" && c.Operator:
 		return Actor{}, forbidden("process %d was started by the dispatcher of run %q and is no operator's", k.Process.PID, k.Run)
 	case k.Run != "" && c.Token == "" && c.Handle == "":
@@ -30,10 +32,18 @@ func assign(tx engine.Tx, c Credentials, k work.Kin) (Actor, error) {
 	return Actor{}, nil
 }
 
+// lost returns the error for a connection of which nobody knows whose it is.
+func lost(k work.Kin) error {
+	return forbidden("process %d opened this connection and has ended, or has too many ancestors, so nobody knows which agent's it is; connect again from a process that stays", k.Process.PID)
+}
+
 // notOutside refuses a launched process that connects as an operator or a
 // reader.
 func notOutside(k work.Kin) error {
-	if k.Run == "" && k.Actor == uuid.Nil {
+	switch {
+	case k.Lost:
+		return lost(k)
+	case !k.Known():
 		return nil
 	}
 	return forbidden("process %d was started by a dispatcher, and is no operator's", k.Process.PID)
@@ -46,6 +56,8 @@ func mayBe(tx engine.Tx, k work.Kin, a Actor) error {
 	w, launched := work.Get(tx, a.ID)
 	away := w.Remote && k.Process.Transport == "remote" // where it was launched, nobody here sees
 	switch {
+	case k.Lost:
+		return lost(k)
 	case launched && !away && k.Process.Unseen():
 		return forbidden("actor %s of run %q was launched: its token and its sessions are for its own processes, which connect by leasehold mcp or leasehold call, and not over HTTP", a.Path, a.Run)
 	case k.Actor != uuid.Nil && a.ID != k.Actor:

@@ -123,7 +123,7 @@ func TestAConnectionFromALaunchedProcessIsItsActors(t *testing.T) {
 		runs(root, 1, root, root) // another process has its number now
 		h.family.Store(root, process.Running{Peer: process.Peer{Start: "2"}, Parent: 1, Group: root, Session: root})
 		for _, pid := range []int{root, runs(501, 1, root, root), runs(502, root, 502, root)} {
-			se, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, process.Peer{PID: pid, Start: "2", Transport: "unix"})
+			se, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, process.Peer{PID: pid, Start: h.opts.Process(pid).Start, Transport: "unix"})
 			if err != nil {
 				t.Errorf("process %d, of one that has the number of an agent that has ended, is no operator: %v", pid, err)
 				continue
@@ -131,6 +131,66 @@ func TestAConnectionFromALaunchedProcessIsItsActors(t *testing.T) {
 			h.hangUp(se)
 		}
 		tr.ids["W1"] = other.Actor.ID
+		tr.exitAll()
+	})
+}
+
+// Whoever hides where it comes from gets no more than it would if it did not.
+func TestAProcessThatCannotBeFollowedIsNobody(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		var moves int // a process that goes to another parent while it is looked at
+		seen := h.opts.Process
+		h.opts.Process = func(pid int) process.Running {
+			p := seen(pid)
+			if p.PID != 0 && p.PID == moves {
+				h.family.Store(pid, process.Running{Parent: launcherPID, Group: pid, Session: pid})
+			}
+			return p
+		}
+		h.crash() // to look in that way
+		tr := h.started()
+		_, access, err := h.IssueAccess(t.Context(), "monitor", dispatch.Operator, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := func(pid, parent int) int {
+			h.alive.Store(pid, true)
+			h.family.Store(pid, process.Running{Parent: parent, Group: pid, Session: pid})
+			return pid
+		}
+		deep := runs(1000, tr.pid["root"])
+		for range 300 {
+			deep = runs(deep+1, deep)
+		}
+		runs(300, 1)
+		moves = runs(301, 302) // its parent, 302, has just ended
+		for what, peer := range map[string]process.Peer{
+			"one that has ended and left its connection to another": {PID: 299, Start: "1"},
+			"one whose number another has since":                    {PID: 300, Start: "0"},
+			"one below very many":                                   {PID: deep, Start: "1"},
+			"one whose parent ends meanwhile":                       {PID: moves, Start: "1"},
+		} {
+			peer.Transport = "unix"
+			for _, c := range []dispatch.Credentials{{Operator: true}, {Run: "default", Name: "me"}, {Token: access}} {
+				if se, err := h.Connect(t.Context(), c, peer); !isForbidden(err) {
+					t.Errorf("%s with %+v: %v %v", what, c, se, err)
+				}
+			}
+			a, err := h.Authenticate(t.Context(), access)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Vet(t.Context(), a, peer); !isForbidden(err) {
+				t.Errorf("%s shows the token of an operator: %v", what, err)
+			}
+			runs(moves, 302)
+		}
+		moves = 0
+		se, err := h.Connect(t.Context(), dispatch.Credentials{Operator: true}, process.Peer{PID: runs(303, 304), Start: "1", Transport: "unix"})
+		if err != nil {
+			t.Fatalf("one whose parent is hidden, as that of a shell over ssh may be: %v", err)
+		}
+		h.hangUp(se)
 		tr.exitAll()
 	})
 }

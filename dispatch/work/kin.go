@@ -17,12 +17,14 @@ type Kin struct {
 	Process process.Peer
 	Actor   uuid.UUID // the actor that the process belongs to or descends from; zero: none
 	Run     string    // if Actor is zero: the run whose launcher the process descends from; "": none
+	Lost    bool      // if Actor is zero: the process has ended, or has too many ancestors, so nobody knows
 }
 
 // Known reports whether the process has any.
 func (k Kin) Known() bool { return k.Actor != uuid.Nil || k.Run != "" }
 
-// maxAncestors limits the walk up the ancestors, which may change meanwhile.
+// maxAncestors limits the walk up the ancestors, which begins again if one of them ends
+// meanwhile.
 const maxAncestors = 256
 
 // Kin determines which launched process a connecting process descends from. It
@@ -32,6 +34,10 @@ const maxAncestors = 256
 // group and the session, and one that has left them as long as its parents
 // live. A process that evades both on purpose has no kin. Neither has a process
 // whose pid is unknown or does not belong to this machine.
+//
+// The process that connected may have ended and have left its connection to another one,
+// whose ancestors nobody can tell. Then the process counts as lost. An ancestor that is
+// hidden from this user, as a root's may be, is no launched process.
 //
 // For a launcher only descendants count. Other processes in the same session
 // are the user's.
@@ -46,18 +52,25 @@ func (ls *Launchers) Kin(peer process.Peer) Kin {
 	if idle {
 		return k
 	}
-	for pid, n := peer.PID, 0; pid > 0 && n < maxAncestors; n++ {
+	for pid, below, n := peer.PID, 0, 0; pid > 0; n++ {
 		p := ls.opts.Find(pid)
-		if p.PID == 0 {
+		switch {
+		case n == maxAncestors, pid == peer.PID && (p.PID == 0 || p.Start != peer.Start):
+			k.Lost = true
 			return k
+		case p.PID == 0 && ls.opts.Find(below).Parent == pid: // hidden: a process that ends loses its children first
+			return k
+		case p.PID == 0:
+			pid = peer.PID
+			continue
 		}
 		if actor, ok := ls.processOf(p); ok {
 			return Kin{Process: peer, Actor: actor}
 		}
-		if k.Run == "" && n > 0 {
+		if k.Run == "" && pid != peer.PID {
 			k.Run = ls.launchedBy(p.Peer)
 		}
-		pid = p.Parent
+		pid, below = p.Parent, pid
 	}
 	return k
 }
