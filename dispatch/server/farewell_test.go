@@ -155,7 +155,7 @@ func TestAnAgentsProcessNeedsItsCredentialsAtAnotherServer(t *testing.T) {
 			_, _, err := server.Greet(near, h)
 			return err
 		}
-		agent, _ := s.process(process.ActorMark + "=0195f9b2-0000-7000-8000-000000000001")
+		agent, end := s.process(process.ActorMark + "=0195f9b2-0000-7000-8000-000000000001")
 		for _, h := range []server.Hello{{Operator: true}, {Run: run, Name: "w"}} {
 			var refused *server.HelloError
 			if err := greet(agent, h); !errors.As(err, &refused) || refused.Code != "FORBIDDEN" || !strings.Contains(refused.Message, "comes from a launched agent, actor 0195f9b2-") {
@@ -168,6 +168,10 @@ func TestAnAgentsProcessNeedsItsCredentialsAtAnotherServer(t *testing.T) {
 		other, _ := s.process()
 		if err := greet(other, server.Hello{Operator: true}); err != nil {
 			t.Errorf("a process of nobody: %v", err)
+		}
+		end()
+		if err := greet(agent, server.Hello{Operator: true}); err == nil {
+			t.Error("an agent is the operator over a connection that a process has opened and left to it")
 		}
 	})
 }

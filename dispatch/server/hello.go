@@ -269,6 +269,9 @@ func (s *Server) refuseLaunched(who dispatch.Credentials, nc net.Conn, peer proc
 	if _, known := s.homes.knowing(peer); known {
 		return nil
 	}
+	if !peer.Alive() {
+		return &dispatch.ForbiddenError{What: fmt.Sprintf("process %d opened this connection and has ended, so nobody knows whether it is an agent's; connect again from a process that stays", peer.PID)}
+	}
 	if actor, ok := process.Inherited(peer.PID, process.ActorMark); ok {
 		return &dispatch.ForbiddenError{What: fmt.Sprintf("process %d comes from a launched agent, actor %.64s, and shows no credentials: connect with the LEASEHOLD_TOKEN that the agent was given; it runs no operator's commands", peer.PID, actor)}
 	}
