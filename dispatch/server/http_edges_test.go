@@ -105,6 +105,24 @@ func TestHTTPCancelledCallHasNoContent(t *testing.T) {
 	})
 }
 
+// A client cancels all that it has under way, and each cancel overtakes its call. None of the
+// calls takes effect, however many there are: the latest cancel counts.
+func TestHTTPCancelsMayOvertakeAllCallsOfAClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		session := w.open(t)
+		for i := range 513 {
+			w.do(t, "POST", cancelOf(100+i), session...)
+		}
+		for _, i := range []int{1, 512} { // the first is one too many
+			if resp, body := w.do(t, "POST", acquireLine(100+i, fmt.Sprint("key", i)), session...); strings.Contains(body, "lease_id") {
+				t.Errorf("call %d is answered %s %s", i, resp.Status, body)
+			}
+		}
+		newProgram(t, w).another("other").open().want(201, "POST", "/leases", `{"key":"key512"}`)
+	})
+}
+
 // A client that drops a call's connection and cancels the call is not lost.
 func TestHTTPClientThatCancelsWhatItDroppedIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

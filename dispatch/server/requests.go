@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -65,10 +64,10 @@ type requests struct {
 
 	mu       sync.Mutex
 	running  map[string]*request
-	answered map[string]*request  // by key
-	early    map[string]time.Time // by key, of the request or of its name: when those were cancelled that have not arrived yet
-	settled  list.List            // the answered ones that are not open, oldest first
-	waits    int                  // slots in use, each until its answer is written
+	answered map[string]*request // by key
+	early    []earlyCancel       // oldest first
+	settled  list.List           // the answered ones that are not open, oldest first
+	waits    int                 // slots in use, each until its answer is written
 	others   int
 	bytes    int
 	closed   error // why no request is accepted any more
@@ -179,14 +178,15 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 	if len(t.early) == 0 {
 		return r, nil
 	}
-	for _, key := range []string{r.key, r.name.Key()} {
-		if at, ok := t.early[key]; ok {
-			delete(t.early, key)
-			if time.Since(at) <= lateCancel {
-				r.cancelLocked(errCancelled)
-			}
+	key, nameKey := call.PrintOf(r.key), call.PrintOf(r.name.Key())
+	t.early = slices.DeleteFunc(t.early, func(early earlyCancel) bool {
+		late := time.Since(early.at) > lateCancel
+		mine := !late && (early.of == key || early.of == nameKey)
+		if mine {
+			r.cancelLocked(errCancelled)
 		}
-	}
+		return late || mine
+	})
 	return r, nil
 }
 
@@ -384,23 +384,24 @@ func (t *requests) cancelNamed(cause error, keys ...string) (known bool) {
 	return known
 }
 
-// maxEarly is how many requests can be cancelled before they arrive.
-const maxEarly = 64
+// An earlyCancel is a cancel of a request that has not arrived yet.
+type earlyCancel struct {
+	of uint64 // fingerprint of the key of the request, or of its name
+	at time.Time
+}
+
+// maxEarly is how many requests can be cancelled before they arrive: a client may
+// cancel all that it has under way.
+const maxEarly = maxWaits + maxCalls
 
 // cancelEarly cancels a request that may still arrive: over HTTP each message
-// has its own connection, and a cancel may overtake its request.
+// has its own connection, and a cancel may overtake its request. If there are too many,
+// the oldest is forgotten: its request has had the most time to arrive.
 func (t *requests) cancelEarly(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(t.early, func(_ string, at time.Time) bool { return now.Sub(at) > lateCancel })
-	if len(t.early) == maxEarly {
-		return
-	}
-	if t.early == nil {
-		t.early = make(map[string]time.Time)
-	}
-	t.early[key] = now
+	t.early = append(t.early, earlyCancel{call.PrintOf(key), time.Now()})
+	t.early = slices.Delete(t.early, 0, max(0, len(t.early)-maxEarly))
 }
 
 // giveUp ends a request whose client is gone. If its answer is ready, the caller
