@@ -56,13 +56,14 @@ type httpSession struct {
 // with a handle.
 func (e *endpoint) open(r *http.Request, actor uuid.UUID, handle string) (*httpSession, error) {
 	c := dispatch.Credentials{Token: bearer(r)}
+	var sh *fair.Share
+	var err error
 	if handle != "" {
 		c = dispatch.Credentials{Handle: handle, Actor: actor}
+		sh = e.server.shares.TakeBack(actor, fair.WebSession)
+	} else if err = e.room(); err == nil {
+		sh, err = e.server.shares.Take(actor, fair.WebSession)
 	}
-	if err := e.room(); err != nil {
-		return nil, err
-	}
-	sh, err := e.server.shares.Take(actor, fair.WebSession)
 	if err != nil {
 		return nil, err
 	}

@@ -56,3 +56,30 @@ func TestManyCallsResumeTheirSessionOnce(t *testing.T) {
 		})
 	}
 }
+
+// After a restart of the daemon, another client of the actor opens a session before the first
+// one has come back to its own. There is room for one, but the first one keeps its session.
+func TestANewSessionTakesNoneFromAClientThatComesBack(t *testing.T) {
+	for name, limits := range map[string]server.Transport{
+		"the bound of an actor": {ActorHTTPSessions: 1}, "the bound of all": {HTTPSessions: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fs := vfs.NewMem()
+				opts := server.Options{Transport: limits}
+				w := newWebOf(t, newDaemonOn(t, fs, clock.Clock{}, opts))
+				session := w.open(t)
+				w.close()
+				w.daemon = newDaemonOn(t, fs, clock.Clock{}, opts)
+				w.listen(t)
+				w.open(t)
+				if resp, body := w.do(t, "POST", ping, session...); resp.StatusCode != 200 {
+					t.Errorf("it comes back: %s %s", resp.Status, body)
+				}
+				if resp, body := w.do(t, "POST", initialize); resp.StatusCode != 503 {
+					t.Errorf("a third session: %s %s", resp.Status, body)
+				}
+			})
+		})
+	}
+}

@@ -159,8 +159,17 @@ func (sh *Share) count(u Use) (n *int, max int, which string) {
 	}
 }
 
-// Take counts one more use for an actor. The caller must give it back.
-func (s *Shares) Take(actor uuid.UUID, u Use) (*Share, error) {
+// Take counts one more use for an actor, unless there are too many. The caller must give
+// it back.
+func (s *Shares) Take(actor uuid.UUID, u Use) (*Share, error) { return s.take(actor, u, false) }
+
+// TakeBack is Take for a use that an earlier daemon has admitted, so it is not refused.
+func (s *Shares) TakeBack(actor uuid.UUID, u Use) *Share {
+	sh, _ := s.take(actor, u, true)
+	return sh
+}
+
+func (s *Shares) take(actor uuid.UUID, u Use, admitted bool) (*Share, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sh := s.actors[actor]
@@ -168,7 +177,7 @@ func (s *Shares) Take(actor uuid.UUID, u Use) (*Share, error) {
 		sh = &Share{of: s, actor: actor, turns: make(chan struct{}, MaxTurns), reader: make(chan struct{}, 1), Arriving: make(chan struct{}, MaxActorArriving), Starting: make(chan struct{}, MaxTurns)}
 	}
 	n, limit, which := sh.count(u)
-	if *n >= limit {
+	if *n >= limit && !admitted {
 		return nil, &registry.LimitError{Which: which, Max: int64(limit)}
 	}
 	*n++
