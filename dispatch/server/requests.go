@@ -161,6 +161,7 @@ func (t *requests) begin(ctx context.Context, m *wire.Message, waits bool, bytes
 	if earlier != nil { // its client has given up the earlier connection; see [marked.enter]
 		earlier.unwanted = true
 		earlier.cancel(errSentAgain)
+		r.name = name.Replaces(earlier.name)
 	}
 	if t.running == nil {
 		t.running = make(map[string]*request)

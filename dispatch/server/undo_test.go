@@ -747,3 +747,33 @@ func TestACallThatOutlivesItsConnectionIsUndone(t *testing.T) {
 		}
 	})
 }
+
+// A call is sent again just when it takes a lease, so that only the copy is answered. Its client
+// leaves without reading that, and nobody was told of the lease.
+func TestAnUnreadCopyUndoesWhatItWasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPGrace: time.Hour}})
+		lasts := w.addTaker(t)
+		session := w.open(t)
+		send := func() net.Conn {
+			var text strings.Builder
+			call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"take","arguments":{},"_meta":{"leasehold/call":"mark"}}}`
+			if err := w.request(t, "POST", call, session...).Write(&text); err != nil {
+				t.Fatal(err)
+			}
+			nc := w.send(t, text.String())
+			synctest.Wait()
+			return nc
+		}
+		*lasts = true
+		first := send()
+		*lasts = false
+		copied := send()
+		first.Close()
+		other := newProgram(t, w).another("other").open()
+		other.want(409, "POST", "/leases", `{"key":"a"}`)
+		copied.Close()
+		synctest.Wait()
+		other.want(201, "POST", "/leases", `{"key":"a"}`)
+	})
+}

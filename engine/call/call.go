@@ -124,6 +124,13 @@ func (c Call) Sent() Call {
 	return c
 }
 
+// Replaces returns c as the request that replaces an earlier one of the call, which then
+// gets no answer: what the call did for that is done for c.
+func (c Call) Replaces(earlier Call) Call {
+	c.first = earlier.first
+	return c
+}
+
 // Original returns c as the request with which its client sends the call first.
 func (c Call) Original() Call {
 	c.original = true
