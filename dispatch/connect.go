@@ -115,7 +115,7 @@ func (s *State) open(ctx context.Context, record sessionRecord, handle string, w
 		if err != nil {
 			return record, actor, err
 		}
-		record.Actor, record.OpenedAt = actor.ID, tx.Wall()
+		record.Actor = actor.ID
 		putSession(tx, record)
 		noteSession(tx, actor, record.ID, event.SessionBegan, record.Origin.Directory)
 		s.tellFormer(tx, was, actor.ID)

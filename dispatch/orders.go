@@ -198,7 +198,7 @@ func (s *State) openLaunch(tx engine.Tx, a Actor, w work.Work, l *work.Launcher)
 	o.Token, a.TokenHash = s.opts.Partition.newSecret(tokenMark, a.ID)
 	putActor(tx, a)
 	o.Actor = a
-	record := sessionRecord{ID: uuid.New(), Actor: a.ID, OpenedAt: tx.Wall()}
+	record := sessionRecord{ID: uuid.New(), Actor: a.ID}
 	o.Handle, record.Secret = s.opts.Partition.newSecret(handleMark, record.ID)
 	putSession(tx, record)
 	noteSession(tx, a, record.ID, event.SessionBegan, "launched")

@@ -98,9 +98,8 @@ type layerRecord struct {
 	Run     string
 	RunID   uuid.UUID
 	Lead    uuid.UUID
-	Parent  uuid.UUID // the layer that the lead is a member of; zero for the root's
-	Path    string    // of the lead
-	Members int       // living, without the lead
+	Path    string // of the lead
+	Members int    // living, without the lead
 }
 
 func (l layerRecord) scope() string { return layerScope(l.ID) }
@@ -109,13 +108,12 @@ func layerScope(id uuid.UUID) string { return "layer:" + id.String() }
 
 // A sessionRecord holds what is needed to continue a session after a restart.
 type sessionRecord struct {
-	ID       uuid.UUID
-	Actor    uuid.UUID
-	Secret   []byte // hash of the handle's secret
-	Peer     process.Peer
-	OpenedAt time.Time
-	Origin   Origin `json:",omitzero"`
-	Guest    bool   `json:",omitempty"` // the daemon keeps it open without a connection
+	ID     uuid.UUID
+	Actor  uuid.UUID
+	Secret []byte // hash of the handle's secret
+	Peer   process.Peer
+	Origin Origin `json:",omitzero"`
+	Guest  bool   `json:",omitempty"` // the daemon keeps it open without a connection
 
 	Subscribed []string     `json:",omitempty"` // URIs of resources
 	Agents     agentsRecord `json:",omitzero"`

@@ -288,7 +288,7 @@ func makeMember(tx engine.Tx, run Run, lead Actor, n NewActor, path string) Acto
 		Layer: l.ID, ReadDown: n.ReadDown && n.Role == Sublead, CreatedAt: tx.Wall(),
 	}
 	if a.Role == Sublead {
-		own := layerRecord{ID: uuid.New(), Run: run.Name, RunID: run.ID, Lead: a.ID, Parent: l.ID, Path: path}
+		own := layerRecord{ID: uuid.New(), Run: run.Name, RunID: run.ID, Lead: a.ID, Path: path}
 		a.Leads = own.ID
 		putLayer(tx, own)
 	}

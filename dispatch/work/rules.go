@@ -22,8 +22,8 @@ func Give(tx engine.Tx, run string, actor, lead uuid.UUID, o Order) {
 		}
 		purse.Budget = USD(o.BudgetUSD)
 		*w = Work{
-			Actor: actor, Lead: lead, Life: d.Life, Status: Pending, Purse: purse, OrderedAt: tx.Wall(), Sum: o.Sum(),
-			Agent: o.Agent, Model: o.Model, Directory: o.Directory, Worktree: o.Worktree,
+			Actor: actor, Lead: lead, Life: d.Life, Status: Pending, Purse: purse, Sum: o.Sum(),
+			Agent: o.Agent, Model: o.Model, Directory: o.Directory,
 			Placement: o.Placement,
 		}
 	})
@@ -70,7 +70,6 @@ func Halt(tx engine.Tx, run string, actor uuid.UUID, stop Stop) (now bool) {
 		Conclude(tx, run, actor, Exit{Status: stop.Status, Cause: stop.Reason}, nil, nil)
 		return true
 	case w.Stop == nil:
-		stop.At = tx.Wall()
 		w.Stop = &stop
 		Put(tx, w)
 		d, _ := RunOf(tx, run)

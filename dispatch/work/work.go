@@ -47,7 +47,6 @@ type Work struct {
 	Agent      string
 	Model      string
 	Directory  string
-	Worktree   bool
 	Placement         // as it was asked for, until Machine is the one that was chosen
 	Instance   string `json:",omitempty"` // of the launcher that its order was handed out to
 	Remote     bool   `json:",omitempty"` // that is connected as a client elsewhere, and so is the process
@@ -60,8 +59,7 @@ type Work struct {
 
 	Purse
 
-	OrderedAt time.Time // instants of the wall clock
-	StartedAt time.Time
+	StartedAt time.Time // instants of the wall clock
 	EndedAt   time.Time
 	Session   uuid.UUID // kept open for its process; zero until its order is handed out
 	Process   process.Peer
@@ -78,7 +76,6 @@ type Work struct {
 type Stop struct {
 	Reason string
 	Status Status // the status that its actor ends with
-	At     time.Time
 	// Undone says that the call that spawned it was cancelled: it can be sent again.
 	Undone bool `json:",omitempty"`
 }
