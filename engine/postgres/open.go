@@ -28,8 +28,9 @@ type Options struct {
 	// comes from libpq's environment variables and files.
 	DSN string
 	// Current returns the DSN as it is now. Each new connection is made with its
-	// user, password and certificates, because they may have been replaced. If it is
-	// nil or fails, the DSN is DSN, which may name files that have them.
+	// user, password and certificates, because they may have been replaced. While it
+	// fails, they are those that were last known. If it is nil, the DSN is DSN, which
+	// may name files that have them.
 	Current func() (dsn string, err error)
 	// Partition is the number of the state within the database.
 	Partition int64
@@ -159,43 +160,51 @@ func (o Options) config() (*pgxpool.Config, error) {
 		return e.Code != readOnly && fatal(c, e) // the next connection is made to a host that can be written
 	}
 	var told atomic.Pointer[string]
+	var known atomic.Pointer[pgconn.Config]
 	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		text := ""
-		err := o.renew(c)
+		now, err := o.now()
 		if err != nil {
 			text = err.Error()
+		} else if slices.Equal(hosts(now), hosts(&c.Config)) {
+			known.Store(now)
 		}
 		if before := told.Swap(&text); err != nil && (before == nil || *before != text) {
 			o.Logf("engine: the DSN, or a file that it names, cannot be used as it is now; connections are made as before: %v", err)
+		}
+		if now := known.Load(); now != nil {
+			renew(&c.Config, *now)
 		}
 		return nil
 	}
 	return cfg, nil
 }
 
-// renew gives the configuration for one connection the user, the password and the
-// certificates of the present DSN. What cannot be read stays as it was, and so
-// do the hosts: another database may have another state.
-func (o Options) renew(c *pgx.ConnConfig) error {
-	dsn, unread := o.DSN, error(nil)
+// now returns the configuration of the present DSN.
+func (o Options) now() (_ *pgconn.Config, err error) {
+	dsn := o.DSN
 	if o.Current != nil {
-		if now, err := o.Current(); err == nil {
-			dsn = now
-		} else {
-			unread = err
+		if dsn, err = o.Current(); err != nil {
+			return nil, err
 		}
 	}
 	if misread(dsn) {
-		return errMisread
+		return nil, errMisread
 	}
 	now, err := pgconn.ParseConfig(dsn)
 	if err != nil {
-		return unparsed(err)
+		return nil, unparsed(err)
 	}
-	if slices.Equal(hosts(now), hosts(&c.Config)) {
-		c.User, c.Password, c.TLSConfig, c.Fallbacks = now.User, now.Password, now.TLSConfig, now.Fallbacks
-	}
-	return unread
+	return now, nil
+}
+
+// renew gives the configuration for one connection the user, the password and all that
+// belongs to TLS of another DSN, whose hosts are the same: another database may have
+// another state.
+func renew(c *pgconn.Config, now pgconn.Config) {
+	now.Database, now.RuntimeParams, now.ConnectTimeout, now.DialFunc = c.Database, c.RuntimeParams, c.ConnectTimeout, c.DialFunc
+	now.ValidateConnect, now.OnNotice, now.OnPgError = c.ValidateConnect, c.OnNotice, c.OnPgError
+	*c = now
 }
 
 // hosts returns where a configuration leads. Another sslmode can make a host appear

@@ -529,6 +529,27 @@ func TestAnotherSSLModeComesWithAnotherUser(t *testing.T) {
 	}
 }
 
+// While the DSN cannot be read, connections are made as the last one was, and not as the
+// first: its user may be gone.
+func TestADSNThatCannotBeReadStaysAsItWas(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	name := query[string](t, dsn, "SELECT current_database()")
+	postgrestest.Exec(t, dsn, "CREATE ROLE before_"+name+" LOGIN SUPERUSER")
+	var unread atomic.Bool
+	e := mustOpen(t, postgres.Options{DSN: strings.Replace(dsn, "user=test", "user=before_"+name, 1), Current: func() (string, error) {
+		if unread.Load() {
+			return "", errors.New("it is being written")
+		}
+		return dsn, nil
+	}})
+	put(t, e, "a")
+	postgrestest.Exec(t, dsn, "ALTER ROLE before_"+name+" NOLOGIN")
+	unread.Store(true)
+	cut(t, dsn)
+	put(t, e, "b")
+}
+
 // A server gives up a partition again if it had no answer. The network may deliver the
 // first request when the server leads the partition again.
 func TestARequestToGiveUpThatArrivesLateChangesNothing(t *testing.T) {

@@ -1,21 +1,11 @@
 package database_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
-	mathrand "math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -31,7 +21,7 @@ import (
 // the number of connections.
 func TestARefusalIsExplained(t *testing.T) {
 	t.Parallel()
-	address := fmt.Sprintf("127.%d.%d.%d", 1+mathrand.IntN(254), mathrand.IntN(256), 1+mathrand.IntN(254)) // all of 127/8 is this machine
+	address := postgrestest.Address()
 	server := postgrestest.Start(t, "listen_addresses = '"+address+"'")
 	exec := func(sql string) { t.Helper(); postgrestest.Exec(t, server.DSN(), sql) }
 	conn, err := pgx.Connect(t.Context(), server.DSN())
@@ -39,23 +29,7 @@ func TestARefusalIsExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	var data string
-	if err := conn.QueryRow(t.Context(), "SHOW data_directory").Scan(&data); err != nil {
-		t.Fatal(err)
-	}
-	owner, err := os.Stat(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// write writes a file that belongs to the database.
-	write := func(name string, text []byte) {
-		t.Helper()
-		name = filepath.Join(data, name)
-		sys := owner.Sys().(*syscall.Stat_t)
-		if err := errors.Join(os.WriteFile(name, text, 0o600), os.Chown(name, int(sys.Uid), int(sys.Gid))); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(name string, text []byte) { t.Helper(); server.Write(t, name, text) }
 	write("pg_hba.conf", []byte("local all all trust\nhost all all 127.0.0.0/8 trust\n"))
 	exec("CREATE ROLE absent NOLOGIN")
 	exec("CREATE ROLE crowded LOGIN CONNECTION LIMIT 0")
@@ -96,7 +70,7 @@ func TestARefusalIsExplained(t *testing.T) {
 		t.Errorf("without TLS, it is opened with %v", err)
 	}
 
-	expired, expiredKey := certificate(t, address, time.Now().Add(-time.Hour))
+	expired, expiredKey := postgrestest.Certificate(t, address, time.Now().Add(-time.Hour))
 	write("server.crt", expired)
 	write("server.key", expiredKey)
 	write("root.crt", expired)
@@ -115,29 +89,4 @@ func TestARefusalIsExplained(t *testing.T) {
 		try(on+"test sslmode="+mode+" sslrootcert="+file("ca", expired), "it does not trust the certificate of its database", "give the database a certificate")
 	}
 	try(on+"test sslmode=require sslcert="+file("cert", expired)+" sslkey="+file("key", expiredKey), "its database does not accept its certificate", "sslcert")
-}
-
-// certificate makes a certificate that signs itself, and its key.
-func certificate(t *testing.T, name string, until time.Time) (cert, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	is := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: until.Add(-time.Hour), NotAfter: until,
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-	}
-	if ip := net.ParseIP(name); ip != nil {
-		is.IPAddresses = []net.IP{ip}
-	}
-	signed, err := x509.CreateCertificate(rand.Reader, is, is, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 }
