@@ -220,7 +220,24 @@ func (c clientConfig) paths(home, here string) (paths []string) {
 	return paths
 }
 
+// inProject reports whether a file may have come with the repository that this directory
+// is in, and is not one of the user's own.
+func (c clientConfig) inProject(file string) bool {
+	if home, err := os.UserHomeDir(); err == nil && file == filepath.Join(home, c.file) {
+		return false
+	}
+	here, _ := os.Getwd()
+	p, _ := project.Of(here)
+	return slices.ContainsFunc([]string{here, p.Top}, func(dir string) bool {
+		below, err := filepath.Rel(dir, file)
+		return err == nil && filepath.IsLocal(below)
+	})
+}
+
 func (c clientConfig) examine(ctx context.Context, at []string, file string) (found []finding) {
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() { // a repository may have a link to a device
+		return nil
+	}
 	text, err := os.ReadFile(file)
 	text = bytes.TrimPrefix(text, []byte("\uFEFF")) // some editors begin with it
 	if err != nil || !strings.Contains(string(text), "leasehold") {
@@ -233,8 +250,14 @@ func (c clientConfig) examine(ctx context.Context, at []string, file string) (fo
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		if e := servers[name]; e.isOurs(name) {
 			start := func(say sayFunc) string { return c.start(ctx, at, e, say) }
-			if len(at) == 0 {
+			switch {
+			case len(at) == 0:
 				start = func(sayFunc) string { return notStarted(e) }
+			case c.inProject(file) && !e.isPlain():
+				start = func(say sayFunc) string {
+					say(note, "was not started: the file may have come with the repository, and runs more than leasehold mcp", "read it; leasehold setup --project writes one that doctor starts")
+					return ""
+				}
 			}
 			found = append(found, c.rules.examine(file+": "+name, e, start)...)
 		}
@@ -291,6 +314,25 @@ func (r clientRules) examine(server string, e entry, start func(sayFunc) string)
 func (e entry) isOurs(name string) bool {
 	text, err := json.Marshal(e)
 	return strings.Contains(name, "leasehold") || err == nil && strings.Contains(string(text), "leasehold")
+}
+
+// isPlain reports whether a server is this program, connects to a daemon of this machine
+// and gets no variables. Such a one can do nothing that its user does not want.
+func (e entry) isPlain() bool {
+	if e.command() == "" {
+		return true // there is nothing to start
+	}
+	path, err := exec.LookPath(e.command())
+	if err != nil {
+		return true // nor here
+	}
+	there, err := os.Stat(path)
+	own, _ := os.Executable()
+	this, ownErr := os.Stat(own)
+	args := e.arguments()
+	return err == nil && ownErr == nil && os.SameFile(there, this) && len(args) > 0 && args[0] == "mcp" &&
+		e["env"] == nil && e["environment"] == nil &&
+		!slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--server") }) // it would get the user's token
 }
 
 func (e entry) http() bool { return e["url"] != nil || e["httpUrl"] != nil }

@@ -36,7 +36,8 @@ MCP clients that name leasehold: those of this directory, of the project that it
 and of the user, wherever the clients' own variables put them. While a daemon runs,
 doctor starts each of these servers as its client starts it, with the environment that
 the client gives it, and says whether the server reaches this daemon, and which run it
-joins. It also checks the tool time-outs, and names the files that leasehold setup has
+joins. A file of the project may have come with the repository. Of its servers, doctor
+starts only those that are nothing but leasehold mcp. It also checks the tool time-outs, and names the files that leasehold setup has
 written and that are not as this version would write them.
 
 The clocks are compared with the daemon's: doctor says if the wall clock was set since
