@@ -203,14 +203,20 @@ func inTheWay(ctx context.Context, dir, branch string) string {
 	return below
 }
 
-// kept reports whether the worktree exists. Whoever worked in it may have left its branch.
-func (w *Worktree) kept(ctx context.Context) bool {
+// own reports whether the worktree exists and is of the repository. Whoever worked in it can
+// have made it one of another repository, whose configuration names programs that git runs.
+func (w *Worktree) own(ctx context.Context) bool {
 	top, err := git(ctx, w.Path, "rev-parse", "--show-toplevel")
 	if err != nil || !samePath(top, w.Path) {
 		return false
 	}
-	repository, err := git(ctx, w.Path, "rev-parse", "--path-format=absolute", "--git-common-dir")
-	if err != nil || !samePath(repository, w.repository) {
+	dir, err := git(ctx, w.Path, "rev-parse", "--absolute-git-dir")
+	return err == nil && samePath(filepath.Dir(filepath.Dir(dir)), w.repository) // it is worktrees/NAME there
+}
+
+// kept reports whether the worktree exists. Whoever worked in it may have left its branch.
+func (w *Worktree) kept(ctx context.Context) bool {
+	if !w.own(ctx) {
 		return false
 	}
 	branch, _ := git(ctx, w.Path, "symbolic-ref", "--quiet", "--short", "HEAD")
@@ -269,6 +275,9 @@ func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string,
 	defer unlock()
 	if _, err := os.Stat(w.Path); errors.Is(err, os.ErrNotExist) {
 		return true, "", w.forget(ctx, w.Path) // somebody has removed it; they may still want the branch
+	}
+	if !w.own(ctx) {
+		return false, "it is no longer a worktree of its repository", nil
 	}
 	status, err := git(ctx, w.Path, "status", "--porcelain")
 	if err != nil {

@@ -170,6 +170,41 @@ func TestWorktreeWithWorkIsKept(t *testing.T) {
 }
 
 // An actor that is started again finds its kept worktree.
+// An agent that may write only in its worktree does not get what it wrote there run.
+func TestNothingThatAWorktreeNamesIsRun(t *testing.T) {
+	for name, hide := range map[string]func(t *testing.T, repo, path string) string{
+		"a repository of its own": func(t *testing.T, _, path string) string {
+			if err := os.Remove(filepath.Join(path, ".git")); err != nil {
+				t.Fatal(err)
+			}
+			git(t, path, "init", "--quiet")
+			return filepath.Join(path, ".git", "config")
+		},
+		"a git directory of its own": func(t *testing.T, repo, path string) string {
+			git(t, repo, "config", "extensions.worktreeConfig", "true")
+			mine := filepath.Join(path, "mine")
+			if err := os.CopyFS(mine, os.DirFS(git(t, path, "rev-parse", "--absolute-git-dir"))); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(mine, "commondir"), filepath.Join(repo, ".git"))
+			write(t, filepath.Join(path, ".git"), "gitdir: "+mine)
+			return filepath.Join(mine, "config.worktree")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repo := repository(t)
+			w := makeWorktree(t, repo, filepath.Join(t.TempDir(), "w"), "leasehold/r/a")
+			config := hide(t, repo, w.Path)
+			ran := filepath.Join(t.TempDir(), "ran")
+			git(t, repo, "config", "--file", config, "core.fsmonitor", "touch "+ran+"; false")
+			remove(t, w, "it is no longer a worktree of its repository")
+			if exists(ran) {
+				t.Error("what the worktree names was run")
+			}
+		})
+	}
+}
+
 func TestKeptWorktreeIsTakenOver(t *testing.T) {
 	repo := repository(t)
 	path := filepath.Join(t.TempDir(), "wt")
