@@ -279,7 +279,9 @@ func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string,
 	if !w.own(ctx) {
 		return false, "it is no longer a worktree of its repository", nil
 	}
-	status, err := git(ctx, w.Path, "status", "--porcelain")
+	// In a submodule git would run what its configuration names. It removes no worktree with
+	// submodules in any case.
+	status, err := git(ctx, w.Path, "status", "--porcelain", "--ignore-submodules=dirty")
 	if err != nil {
 		return false, "", fmt.Errorf("worktree %s: %w", w.Path, err)
 	}

@@ -190,14 +190,25 @@ func TestNothingThatAWorktreeNamesIsRun(t *testing.T) {
 			write(t, filepath.Join(path, ".git"), "gitdir: "+mine)
 			return filepath.Join(mine, "config.worktree")
 		},
+		"a submodule of its own": func(t *testing.T, repo, path string) string {
+			sub := filepath.Join(path, "module")
+			git(t, sub, "init", "--quiet")
+			git(t, sub, "pull", "--quiet", repo, "begin")
+			return filepath.Join(sub, ".git", "config")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo := repository(t)
+			git(t, repo, "branch", "begin")
+			git(t, repo, "update-index", "--add", "--cacheinfo", "160000,"+git(t, repo, "rev-parse", "HEAD")+",module")
+			git(t, repo, "-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "--quiet", "-m", "module")
 			w := makeWorktree(t, repo, filepath.Join(t.TempDir(), "w"), "leasehold/r/a")
 			config := hide(t, repo, w.Path)
 			ran := filepath.Join(t.TempDir(), "ran")
 			git(t, repo, "config", "--file", config, "core.fsmonitor", "touch "+ran+"; false")
-			remove(t, w, "it is no longer a worktree of its repository")
+			if removed, why, err := w.RemoveIfClean(t.Context()); removed || why == "" && err == nil {
+				t.Errorf("removed: %v, %q, %v", removed, why, err)
+			}
 			if exists(ran) {
 				t.Error("what the worktree names was run")
 			}
