@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"io/fs"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -282,5 +285,79 @@ func TestNothingIsSentToAListenerOfAnotherUser(t *testing.T) {
 	_ = ln.Close()
 	for text := range heard {
 		t.Errorf("the other user was told %q", text)
+	}
+}
+
+// Other users of the machine see the command line of a browser, and with it the code that
+// signs the browser in.
+func TestALinkOnACommandLineIsOnlyForItsUser(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can give a connection to another user")
+	}
+	const nobody = 65534
+	dir := shortDir(t)
+	binary := leaseholdIn(t, dir)
+	link := filepath.Join(dir, "link") // blocks until the browser writes its link
+	if err := errors.Join(syscall.Mkfifo(link, 0o600), os.WriteFile(filepath.Join(dir, "xdg-open"), []byte("#!/bin/sh\necho \"$1\" >link\n"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	defer mustIn(t, dir, binary)("stop")
+	// signIn has a browser of a user sign in by a link.
+	signIn := func(link string, user int) int {
+		t.Helper()
+		u, err := url.Parse(strings.TrimSpace(link))
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc, err := net.Dial("tcp", u.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		file, err := nc.(*net.TCPConn).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(syscall.Fchown(int(file.Fd()), user, user), file.Close()); err != nil {
+			t.Fatal(err)
+		}
+		body := `{"code":"` + strings.TrimPrefix(u.Fragment, "code=") + `"}`
+		r, err := http.NewRequest("POST", "http://"+u.Host+"/page/session", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Origin", "http://"+u.Host)
+		r.Header.Set("Content-Type", "application/json")
+		if err := r.Write(nc); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(nc), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode
+	}
+	opened := exec.CommandContext(t.Context(), binary, "open")
+	opened.Dir, opened.Env = dir, environIn(dir, "DISPLAY=:9", "WSL_DISTRO_NAME=", "PATH="+dir+":"+os.Getenv("PATH"))
+	if out, err := opened.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	text, err := os.ReadFile(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status := signIn(string(text), nobody); status != http.StatusUnauthorized {
+		t.Errorf("another user signs in: status %d", status)
+	}
+	if status := signIn(string(text), os.Getuid()); status != http.StatusCreated {
+		t.Errorf("its user does not sign in: status %d", status)
+	}
+	printed, err := callsIn(t, dir, binary)(nil, "open", "--print")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status := signIn(printed, nobody); status != http.StatusCreated {
+		t.Errorf("nobody else signs in by a link that was printed, as through a proxy: status %d", status)
 	}
 }

@@ -34,7 +34,7 @@ const MaxSubscriptions = maxSubscriptions
 
 // PageCode is a one-time code as leasehold open gets it.
 func (s *Server) PageCode(ctx context.Context, state *dispatch.State, role dispatch.Role) (string, error) {
-	made, err := s.openPage(ctx, state, role, false)
+	made, err := s.openPage(ctx, state, role, false, false)
 	return made.Code, err
 }
 

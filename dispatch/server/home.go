@@ -31,8 +31,8 @@ type home struct {
 
 func (s *Server) newHome(ctx context.Context, partition int, state *dispatch.State, failed func() error) *home {
 	hooks := tools.Hooks(state)
-	openPage := func(ctx context.Context, role dispatch.Role, port bool) (tools.PageCode, error) {
-		return s.openPage(ctx, state, role, port)
+	openPage := func(ctx context.Context, role dispatch.Role, port, own bool) (tools.PageCode, error) {
+		return s.openPage(ctx, state, role, port, own)
 	}
 	h := &home{
 		partition: partition, state: state, ctx: ctx, failed: failed,

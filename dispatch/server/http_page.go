@@ -1,11 +1,13 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -109,7 +111,7 @@ func (e *endpoint) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer home.guests.Done()
-	actor, token, err := e.exchange(r.Context(), home.state, given.Code, given.Token)
+	actor, token, err := e.exchange(r, home.state, given.Code, given.Token)
 	if err != nil {
 		e.tell(w, api.Refuse(err))
 		return
@@ -129,16 +131,34 @@ func (e *endpoint) pageSession(actor dispatch.Actor) pageSession {
 	return pageSession{Role: string(actor.Role), Name: actor.Name, Version: e.server.opts.Version}
 }
 
-var errCode = errors.New("this link has been used or has expired")
+var errCode = errors.New("this link has been used, has expired, or is for a browser of another user")
+
+// foreign reports whether a request comes from a process of another user of this machine.
+// One that is on another machine, or that the kernel does not list, is none, and root's is
+// none.
+func foreign(r *http.Request) bool {
+	at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if at == nil {
+		return false
+	}
+	from, err1 := netip.ParseAddrPort(r.RemoteAddr)
+	to, err2 := netip.ParseAddrPort(at.String())
+	if err1 != nil || err2 != nil {
+		return false // the socket, which asks the kernel in any case
+	}
+	uid, known := userOf(from, to)
+	return known && uid != 0 && uid != os.Getuid()
+}
 
 // exchange returns the token for the code or token that a browser has shown.
-func (e *endpoint) exchange(ctx context.Context, state *dispatch.State, code, token string) (dispatch.Actor, string, error) {
+func (e *endpoint) exchange(r *http.Request, state *dispatch.State, code, token string) (dispatch.Actor, string, error) {
+	ctx := r.Context()
 	if token == "" {
 		clocks, err := state.Clocks(ctx)
 		if err != nil {
 			return dispatch.Actor{}, "", err
 		}
-		role, ok := e.server.pages.codes.Redeem(code, clocks.Now)
+		role, ok := e.server.pages.codes.Redeem(code, func() bool { return foreign(r) }, clocks.Now)
 		if !ok {
 			return dispatch.Actor{}, "", &codeError{errCode}
 		}

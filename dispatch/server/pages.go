@@ -29,7 +29,7 @@ type pagePort struct {
 
 // openPage is the tool operator_page_open of a state. The life of a code is
 // measured by the state's clock, which runs while the machine sleeps.
-func (s *Server) openPage(ctx context.Context, state *dispatch.State, role dispatch.Role, port bool) (made tools.PageCode, err error) {
+func (s *Server) openPage(ctx context.Context, state *dispatch.State, role dispatch.Role, port, own bool) (made tools.PageCode, err error) {
 	if port {
 		if made.URL, err = s.pagePort(ctx); err != nil {
 			return tools.PageCode{}, err
@@ -39,7 +39,7 @@ func (s *Server) openPage(ctx context.Context, state *dispatch.State, role dispa
 	if err != nil {
 		return tools.PageCode{}, err
 	}
-	made.Code, made.For = s.pages.codes.Issue(string(role), clocks.Now), page.CodeLasts
+	made.Code, made.For = s.pages.codes.Issue(string(role), own, clocks.Now), page.CodeLasts
 	return made, nil
 }
 

@@ -1,6 +1,10 @@
 package server
 
-import "golang.org/x/sys/unix"
+import (
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
 
 // peerCredentials returns the process and the user that connected.
 func peerCredentials(fd int) (pid, uid int, err error) {
@@ -11,3 +15,6 @@ func peerCredentials(fd int) (pid, uid int, err error) {
 	pid, err = unix.GetsockoptInt(fd, unix.SOL_LOCAL, unix.LOCAL_PEERPID)
 	return pid, int(cred.Uid), err
 }
+
+// userOf does not know it: there is no table of connections that every user may read.
+func userOf(_, _ netip.AddrPort) (uid int, ok bool) { return 0, false }

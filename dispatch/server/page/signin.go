@@ -31,11 +31,12 @@ type issued struct {
 	hash  [sha256.Size]byte
 	role  string
 	until time.Time
+	own   bool // only for this user
 }
 
-// Issue creates a code for a role. If there are too many, the oldest becomes
-// void.
-func (c *Codes) Issue(role string, now time.Time) string {
+// Issue creates a code for a role, which may be only for this user's processes.
+// If there are too many, the oldest becomes void.
+func (c *Codes) Issue(role string, own bool, now time.Time) string {
 	code := rand.Text()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,13 +44,14 @@ func (c *Codes) Issue(role string, now time.Time) string {
 	if len(c.issued) == maxCodes {
 		c.issued = c.issued[1:]
 	}
-	c.issued = append(c.issued, issued{sha256.Sum256([]byte(code)), role, now.Add(CodeLasts)})
+	c.issued = append(c.issued, issued{sha256.Sum256([]byte(code)), role, now.Add(CodeLasts), own})
 	return code
 }
 
 // Redeem uses up a code. The time it takes reveals nothing about the valid
-// codes.
-func (c *Codes) Redeem(code string, now time.Time) (role string, ok bool) {
+// codes. A code that is only for this user stays valid if foreign says that
+// another user shows it.
+func (c *Codes) Redeem(code string, foreign func() bool, now time.Time) (role string, ok bool) {
 	hash := sha256.Sum256([]byte(code))
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +62,7 @@ func (c *Codes) Redeem(code string, now time.Time) (role string, ok bool) {
 			found = i
 		}
 	}
-	if found < 0 {
+	if found < 0 || c.issued[found].own && foreign() {
 		return "", false
 	}
 	role = c.issued[found].role

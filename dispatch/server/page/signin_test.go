@@ -11,30 +11,43 @@ import (
 func TestACodeIsGoodOnceAndForAWhile(t *testing.T) {
 	var codes page.Codes
 	now := time.Now()
-	code := codes.Issue("reader", now)
-	if _, ok := codes.Redeem(code+"x", now); ok {
+	code := codes.Issue("reader", false, now)
+	if _, ok := codes.Redeem(code+"x", nil, now); ok {
 		t.Error("another code is good")
 	}
-	if role, ok := codes.Redeem(code, now.Add(page.CodeLasts-1)); !ok || role != "reader" {
+	if role, ok := codes.Redeem(code, nil, now.Add(page.CodeLasts-1)); !ok || role != "reader" {
 		t.Errorf("the code: %q %v", role, ok)
 	}
-	if _, ok := codes.Redeem(code, now); ok {
+	if _, ok := codes.Redeem(code, nil, now); ok {
 		t.Error("a code is good twice")
 	}
-	code = codes.Issue("operator", now)
-	if _, ok := codes.Redeem(code, now.Add(page.CodeLasts)); ok {
+	code = codes.Issue("operator", false, now)
+	if _, ok := codes.Redeem(code, nil, now.Add(page.CodeLasts)); ok {
 		t.Error("a code is good for ever")
 	}
 	// Whoever asks for many has the last of them.
-	first := codes.Issue("operator", now)
+	first := codes.Issue("operator", false, now)
 	for range 100 {
-		code = codes.Issue("operator", now)
+		code = codes.Issue("operator", false, now)
 	}
-	if _, ok := codes.Redeem(first, now); ok {
+	if _, ok := codes.Redeem(first, nil, now); ok {
 		t.Error("codes are kept without bound")
 	}
-	if _, ok := codes.Redeem(code, now); !ok {
+	if _, ok := codes.Redeem(code, nil, now); !ok {
 		t.Error("the last code is not good")
+	}
+}
+
+// Whoever sees the code of another user can neither use it nor use it up.
+func TestACodeMayBeOnlyForItsUser(t *testing.T) {
+	var codes page.Codes
+	now := time.Now()
+	code := codes.Issue("operator", true, now)
+	if _, ok := codes.Redeem(code, func() bool { return true }, now); ok {
+		t.Error("the code is good for another user")
+	}
+	if _, ok := codes.Redeem(code, func() bool { return false }, now); !ok {
+		t.Error("the code is not good for its user")
 	}
 }
 

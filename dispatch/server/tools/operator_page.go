@@ -16,11 +16,11 @@ type PageCode struct {
 }
 
 // Page returns the tool with which the operator opens the page.
-func Page(open func(ctx context.Context, role dispatch.Role, port bool) (PageCode, error)) []Tool {
+func Page(open func(ctx context.Context, role dispatch.Role, port, own bool) (PageCode, error)) []Tool {
 	return []Tool{
 		tool("operator_page_open", "Let a browser in", "Make a one-time code by which a browser signs in to the page, and open a port on the loopback for it if none serves HTTP.", Effect{},
 			func(ctx context.Context, _ *dispatch.Session, a openPageArgs) (openedPage, error) {
-				made, err := open(ctx, dispatch.Role(a.Role), a.Port)
+				made, err := open(ctx, dispatch.Role(a.Role), a.Port, a.Own)
 				return openedPage{made.Code, made.For.Milliseconds(), a.Role, made.URL}, err
 			}),
 	}
@@ -29,6 +29,7 @@ func Page(open func(ctx context.Context, role dispatch.Role, port bool) (PageCod
 type openPageArgs struct {
 	Role string `json:"role,omitempty" doc:"an operator may do everything, a reader only look" enum:"operator|reader" default:"\"operator\""`
 	Port bool   `json:"port,omitempty" doc:"serve the page at a port of the loopback, too" default:"false"`
+	Own  bool   `json:"own,omitempty" doc:"let only browsers of the daemon's user sign in, if they run on its machine, because other users there may see the code" default:"false"`
 }
 
 type openedPage struct {

@@ -52,7 +52,7 @@ With --role reader the page shows everything and changes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
-			l, err := ask(cmd, role, base)
+			l, err := ask(cmd, role, base, !onlyPrint && !reply.JSON)
 			if err != nil {
 				return reply.Refused(cmd, err)
 			}
@@ -84,8 +84,10 @@ With --role reader the page shows everything and changes nothing.`,
 	return cmd
 }
 
-// ask asks the daemon for a link.
-func ask(cmd *cobra.Command, role, base string) (link, error) {
+// ask asks the daemon for a link. Other users see the command line of a browser, so a link
+// that one is started with is of no use to them.
+func ask(cmd *cobra.Command, role, base string, browser bool) (link, error) {
+	browser = browser && base == "" // else a proxy of another user may be between them
 	if base != "" {
 		u, err := url.Parse(base)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -106,7 +108,7 @@ func ask(cmd *cobra.Command, role, base string) (link, error) {
 	if base == "" {
 		base = served(d)
 	}
-	answer, err := connection.Call(cmd.Context(), c, "operator_page_open", map[string]any{"role": role, "port": base == ""})
+	answer, err := connection.Call(cmd.Context(), c, "operator_page_open", map[string]any{"role": role, "port": base == "", "own": browser})
 	if err != nil {
 		return link{}, err
 	}
