@@ -415,7 +415,7 @@ func (hs *httpSession) answerOnStream(w http.ResponseWriter, r *http.Request, c 
 	timeout, shares := hs.endpoint.server.opts.WriteTimeout, hs.endpoint.server.shares
 	stream := newEventStream(w, timeout)
 	defer stream.close()
-	stream.begin(c.stream)
+	stream.reached(beforeAnswer, c.stream)
 	alive := time.NewTicker(hs.endpoint.server.opts.HTTPKeepAlive)
 	defer alive.Stop()
 	for stream.err == nil {
@@ -426,6 +426,7 @@ func (hs *httpSession) answerOnStream(w http.ResponseWriter, r *http.Request, c 
 				return false
 			}
 			if line == nil {
+				stream.reached(afterAnswer, c.stream)
 				return true
 			}
 			size := int64(len(line))

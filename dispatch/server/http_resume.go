@@ -23,8 +23,9 @@ import (
 // may have given up the call meanwhile without being able to say so. Then nobody would know of
 // what the call is granted.
 //
-// The answer has an id of its own. So a client that resumes a stream that it has read to the
-// end undoes nothing.
+// The answer has an id of its own, and so has the end of a stream whose call was cancelled. So a
+// client that resumes a stream that it has read to the end undoes nothing, and gets no answer
+// to a call that it has given up.
 const (
 	lastEventID  = "Last-Event-Id"
 	beforeAnswer = "call-"
@@ -82,10 +83,10 @@ func (hs *httpSession) resume(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// begin sends the id of a stream that carries the answer of a call.
-func (s *eventStream) begin(of string) {
+// reached sends the id of an instant of a call's stream, without an answer.
+func (s *eventStream) reached(instant, of string) {
 	if of != "" {
-		s.write([]byte("id: " + beforeAnswer + of + "\ndata:\n\n"))
+		s.write([]byte("id: " + instant + of + "\ndata:\n\n"))
 	}
 }
 

@@ -121,6 +121,26 @@ func TestAStreamThatWasReadToItsEndIsOver(t *testing.T) {
 	})
 }
 
+// A client that cancels a call need not close its stream, and resumes what has ended without an
+// answer, as the SDK for TypeScript does. It gets none for what it has given up.
+func TestTheStreamOfACancelledCallIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		w.addBlocker()
+		session := append(w.open(t), "Mcp-Protocol-Version", "2025-11-25")
+		call := w.startStream(t, "POST", block, append(session, "Accept", "text/event-stream")...)
+		call.id(t)
+		w.do(t, "POST", cancelOf(3), session...)
+		resp, body := w.do(t, "GET", "", append(session, "Accept", "text/event-stream", "Last-Event-ID", call.id(t))...)
+		if resp.StatusCode != 204 {
+			t.Errorf("%s: %s", resp.Status, body)
+		}
+		if m, ok := call.next(t); ok {
+			t.Errorf("the stream goes on with %v", m)
+		}
+	})
+}
+
 // Only the stream of a tool call has ids, unless its client marks the call, and so can send it
 // again, or the call's own id is too long for a header.
 func TestWhichStreamsHaveIDs(t *testing.T) {
