@@ -76,7 +76,7 @@ func (s *State) Connect(ctx context.Context, c Credentials, peer process.Peer) (
 			return se, err
 		}
 		if c.Token == "" && c.Run == "" && own.ID == uuid.Nil {
-			return nil, say(ErrUnauthenticated, "unauthenticated: the session has ended: its client was away or stopped for too long, or this daemon has another state; open a new session")
+			return nil, sessionOverError{}
 		}
 	}
 	was := s.leftBy(c.Run, c.Origin, c.Handle)

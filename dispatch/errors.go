@@ -32,6 +32,17 @@ var (
 	ErrNoLauncher = errors.New("nothing starts processes for this run")
 )
 
+// A sessionOverError is returned to a client that resumes a session that has ended.
+type sessionOverError struct{}
+
+func (e sessionOverError) Error() string {
+	return "unauthenticated: the session has ended: its client was away or stopped for too long, or this daemon has another state" + e.Next()
+}
+
+// Next returns the end of the text: what the client can do.
+func (sessionOverError) Next() string  { return "; open a new session" }
+func (sessionOverError) Unwrap() error { return ErrUnauthenticated }
+
 // A saidError has a text of its own in place of the text of the error it wraps.
 type saidError struct {
 	error

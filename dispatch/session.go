@@ -58,7 +58,26 @@ type party struct {
 	attached int          // connections; under State.mu
 	toldOf   []toldEnd    // ended actors that its answers have told of; under State.mu
 	toldFor  []*party     // whose notices an operator's answers have told; under State.mu
+	groups   []string     // see Show; under State.mu
 	ending   bool         // cannot be resumed any more; under State.mu
+}
+
+// Show says which groups of tools the session's client shows its model; nil: all.
+func (p *party) Show(groups []string) {
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	p.groups = groups
+}
+
+// Groups returns the groups of tools that the model of the session's client sees; nil: all.
+// The client of a guest has no tools for the run that the guest is in.
+func (p *party) Groups() []string {
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	if p.guest {
+		return []string{}
+	}
+	return p.groups
 }
 
 // ID identifies the session. It is not secret.

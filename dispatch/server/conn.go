@@ -109,6 +109,9 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer process.Peer) 
 		})
 	}
 	c.client.groups = v.groups
+	if v.groups != nil {
+		v.se.Show(v.groups)
+	}
 	c.requests.conn, c.requests.share = number, c.share
 	c.out.turn = make(chan struct{}, 1)
 	c.serve(ctx)

@@ -99,6 +99,7 @@ type WelcomeActor struct {
 type HelloError struct {
 	Code    string `json:"code"` // one of the contract's
 	Message string `json:"message"`
+	Next    string `json:"next,omitempty"` // the end of the message, if it says what to do next
 }
 
 func (e *HelloError) Error() string { return e.Message }
@@ -252,7 +253,7 @@ var errLate = errors.New("it was refused before its session was open")
 
 func refusal(err error) Welcome {
 	r := tools.RefusalOf(err)
-	return Welcome{Error: &HelloError{r.Code, r.Message}}
+	return Welcome{Error: &HelloError{r.Code, r.Message, r.Next}}
 }
 
 // refuseLaunched refuses a process of an agent that shows no credentials, if another

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
 )
@@ -125,6 +127,43 @@ func TestANoticeNamesNoToolThatIsHidden(t *testing.T) {
 			t.Errorf("the next answer is\n%s\n%s", text, object)
 		}
 	})
+}
+
+// So does what a hook tells the client, and a refusal.
+func TestAHookAndARefusalNameNoToolThatIsHidden(t *testing.T) {
+	for tools, want := range map[string]struct{ names, namesNot string }{
+		"layer": {"", "lease_list actor_message"},
+		"":      {"lease_list actor_message", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDaemon(t, server.Options{})
+			near, far := net.Pipe()
+			d.conns.Go(func() { d.ServeConn(d.ctx, far, process.Peer{PID: 4711, Transport: "unix"}) })
+			a, b := &writer{peer: &peer{t: t, nc: near}}, &writer{peer: d.dial(t, "b")}
+			a.greet(server.Hello{Run: "r", Name: "a", Tools: tools})
+			for i := range 21 {
+				a.ask("lease_acquire", fmt.Sprintf(`{"name":"x%d"}`, i))
+			}
+			b.ask("actor_message", `{"to":"a","text":"hello"}`)
+			hook := &writer{peer: d.pipe(t)}
+			hook.greet(server.Hello{Operator: true})
+			told, _ := hook.ask("hook_notices", `{"pid":4711,"holds":true}`)
+			refused, _ := a.ask("lease_renew", fmt.Sprintf(`{"lease_id":%q}`, uuid.NewString()))
+			if !strings.HasPrefix(refused, "no lease of yours has this lease_id") {
+				t.Errorf("the renewal is refused with %s", refused)
+			}
+			for _, name := range strings.Fields(want.names) {
+				if !strings.Contains(told, name) {
+					t.Errorf("with the tools %q a hook does not name %s: %s", tools, name, told)
+				}
+			}
+			for _, name := range strings.Fields(want.namesNot) {
+				if strings.Contains(told, name) || strings.Contains(refused, name) {
+					t.Errorf("with the tools %q, %s is named:\n%s\n%s", tools, name, told, refused)
+				}
+			}
+		})
+	}
 }
 
 // A message is in the next answer of any tool, whether its client shows its model

@@ -72,7 +72,7 @@ func (s *Server) acceptAll(ctx context.Context, ln net.Listener, serve func(cont
 				serve(ctx, nc)
 			})
 		default:
-			refuse(nc, &HelloError{"LIMIT", s.allTaken()})
+			refuse(nc, &HelloError{Code: "LIMIT", Message: s.allTaken()})
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (s *Server) accept(ctx context.Context, nc net.Conn, web *passageListener) 
 	peer, err := peerOf(nc)
 	if err != nil {
 		s.opts.Log.Warn().Err(err).Msg("a peer was turned away")
-		turnAway(nc, &HelloError{"UNAUTHENTICATED", err.Error()})
+		turnAway(nc, &HelloError{Code: "UNAUTHENTICATED", Message: err.Error()})
 		return
 	}
 	leave, err := s.shares.EnterProcess(peer.PID)

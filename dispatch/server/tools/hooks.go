@@ -344,12 +344,14 @@ type noticeArgs struct {
 func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a noticeArgs) (noticeList, error) {
 	list := noticeList{Notices: []Notice{}}
 	var held []registry.Lease
+	seen := ctx
 	_, err := h.each(ctx, se, a.agentArg, func(of *dispatch.Session) (err error) {
 		of, err = se.OnBehalf(of.ID())
 		if err != nil {
 			return nil
 		}
-		list.Notices = append(list.Notices, takeNotices(ctx, of, partyOf(a.Party), false)...)
+		seen = WithGroups(ctx, of.Groups())
+		list.Notices = append(list.Notices, takeNotices(seen, of, partyOf(a.Party), false)...)
 		if a.Holds {
 			var its []registry.Lease
 			its, err = of.Holds(ctx, partyOf(a.Party), maxToldHeld+1)
@@ -370,7 +372,7 @@ func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a noticeA
 		lines = append(lines, wholeNotices(list.Notices))
 	}
 	if len(held) > 0 {
-		lines = append(lines, heldText(held))
+		lines = append(lines, heldText(seen, held))
 	}
 	if len(lines) > 0 {
 		list.Line = "Leasehold: " + strings.Join(lines, "; ")
@@ -382,7 +384,7 @@ func (h *hooks) takeNotices(ctx context.Context, se *dispatch.Session, a noticeA
 const maxToldHeld = 20
 
 // heldText says what a model holds that may have forgotten it.
-func heldText(held []registry.Lease) string {
+func heldText(ctx context.Context, held []registry.Lease) string {
 	var texts []string
 	for _, l := range held[:min(len(held), maxToldHeld)] {
 		told := leaseOf(l)
@@ -393,7 +395,7 @@ func heldText(held []registry.Lease) string {
 		texts = append(texts, fmt.Sprintf("%s (%s, lease_id %s)", told.named(l.Key), told.expires(), l.ID))
 	}
 	if len(held) > maxToldHeld {
-		texts = append(texts, "and more, which lease_list shows")
+		texts = append(texts, "and more"+ifSeen(ctx, "leases", ", which lease_list shows"))
 	}
 	return "from before, you still hold " + strings.Join(texts, ", ") + ". Release what you no longer need"
 }

@@ -294,12 +294,16 @@ func acquire(ctx context.Context, se *dispatch.Session, scope dispatch.Scope, ke
 	return g, offerLine(err)
 }
 
-// LineOffer follows a refusal of a caller that did not ask to wait.
-const LineOffer = "; call again with wait_secs to wait in line"
+// An offeredError is the refusal of a caller that did not ask to wait.
+type offeredError struct{ error }
+
+func (e offeredError) Error() string { return e.error.Error() + e.Next() }
+func (e offeredError) Unwrap() error { return e.error }
+func (e offeredError) Next() string  { return "; call again with wait_secs to wait in line" }
 
 func offerLine(err error) error {
 	if _, held := errors.AsType[*registry.HeldError](err); held {
-		return fmt.Errorf("%w%s", err, LineOffer)
+		return offeredError{err}
 	}
 	return err
 }

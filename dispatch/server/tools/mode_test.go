@@ -1,11 +1,14 @@
 package tools_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/client"
 )
 
 // The answer to a grant says that somebody holds a key that differs only in
@@ -86,5 +89,29 @@ func TestSharedLeasesAndReasonsAreShown(t *testing.T) {
 		lead.refused("INVALID_ARGUMENT", "lease_acquire", args{"name": "z", "mode": "both"})
 		lead.refused("INVALID_ARGUMENT", "lease_acquire", args{"name": "z", "reason": "two\nlines"})
 		lead.refused("INVALID_ARGUMENT", "lease_acquire", args{"name": "z", "reason": strings.Repeat("x", 257)})
+	})
+}
+
+// A program is told which end of a refusal says what an agent can do next, and so it can
+// use words of its own for that.
+func TestTheAdviceInARefusalIsMarkedForPrograms(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.actor(dispatch.Root, "", "boss").ok("run_lease_acquire", args{"key": "a"})
+		w := h.actor(dispatch.Worker, "", "W1")
+		for _, wait := range []int{0, 1} {
+			ask := args{"key": "a", "wait_secs": wait}
+			if object := w.refused([]string{"LEASE_HELD", "WAIT_TIMEOUT"}[wait], "run_lease_acquire", ask); object["next"] != nil {
+				t.Errorf("an agent is told its advice twice: %v", object)
+			}
+			_, err := w.Call(client.WithoutNotices(h.ctx), "run_lease_acquire", ask)
+			refusal, _ := errors.AsType[*client.Refusal](err)
+			var object struct{ Message, Next string }
+			if err := json.Unmarshal(refusal.Object, &object); err != nil {
+				t.Fatal(err)
+			}
+			if what, ok := strings.CutSuffix(object.Message, object.Next); !ok || strings.Contains(what, "call again") || !strings.Contains(object.Next, "call again") {
+				t.Errorf("the end of %q is %q", object.Message, object.Next)
+			}
+		}
 	})
 }

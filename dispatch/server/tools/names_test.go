@@ -15,7 +15,8 @@ import (
 
 // mayName are the files with texts that name tools, and the groups of these tools. A client
 // may see only some groups (leasehold mcp --tools). So such a text is for a caller of a tool
-// that is useful with these groups only, or it is made by ifSeen.
+// that is useful with these groups only, or it is made by ifSeen, or it is advice at the end
+// of a refusal, which onlySeen removes.
 var mayName = map[string]string{
 	"dispatch/agent/launch.go":              "tree", // a launched agent has all tools of its role
 	"dispatch/await.go":                     "tree layer queue",
@@ -23,7 +24,7 @@ var mayName = map[string]string{
 	"dispatch/manifest/manifest.go":         "tree", // for people
 	"dispatch/messages.go":                  "messages tree leases",
 	"dispatch/project/path.go":              "leases",
-	"dispatch/server/tools/hooks.go":        "leases",                           // hooks do not know what their client sees
+	"dispatch/server/tools/hooks.go":        "leases",                           // by ifSeen
 	"dispatch/server/tools/instructions.go": "leases layer tree messages queue", // each with the tool that must be seen
 	"dispatch/server/tools/leases.go":       "leases layer",
 	"dispatch/server/tools/messages.go":     "messages",

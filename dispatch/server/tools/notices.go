@@ -33,7 +33,7 @@ type Notice struct {
 	Waiters      int      `json:"waiters,omitempty" jsonschema:"how many wait"`
 	Holder       *holder  `json:"holder,omitempty" jsonschema:"who offers it, and holds it until you acquire it"`
 	Message      *message `json:"message,omitempty"`
-	next         string   // the tool to call, for the text
+	next         string   // the tool to call, for the text; "" if the client does not see it
 	nowWith      string   // the party it went to, for the text
 }
 
@@ -80,7 +80,7 @@ func WithoutNotices(ctx context.Context) context.Context {
 type groupsKey struct{}
 
 // WithGroups returns a context for a call of a client that sees only these groups of
-// tools; nil: all. Notices name no others.
+// tools; nil: all. Notices and refusals name no others.
 func WithGroups(ctx context.Context, groups []string) context.Context {
 	return context.WithValue(ctx, groupsKey{}, groups)
 }
@@ -93,6 +93,24 @@ func ifSeen(ctx context.Context, group, text string) string {
 		return ""
 	}
 	return text
+}
+
+// onlySeen returns the text of a refusal without the advice at its end that names a tool
+// which the client does not see. Advice follows a semicolon and has no quotes.
+func onlySeen(ctx context.Context, text string) string {
+	groups, _ := ctx.Value(groupsKey{}).([]string)
+	if groups == nil {
+		return text
+	}
+	for {
+		end := strings.LastIndex(text, "; ")
+		if end < 0 || strings.Contains(text[end:], `"`) || !slices.ContainsFunc(Agents(), func(t Tool) bool {
+			return !slices.Contains(groups, t.Group) && strings.Contains(text[end:], t.Name)
+		}) {
+			return text
+		}
+		text = text[:end]
+	}
 }
 
 type programKey struct{}
@@ -157,7 +175,7 @@ func takeMessages(ctx context.Context, se *dispatch.Session, agent string) (news
 	}
 	for _, m := range list {
 		told := messageOf(m)
-		news = append(news, Notice{Code: messaged, At: told.At, Message: &told})
+		news = append(news, Notice{Code: messaged, At: told.At, Message: &told, next: ifSeen(ctx, "messages", "; answer with actor_message")})
 	}
 	if more > 0 {
 		news = append(news, Notice{Code: unread, Reason: counted(more, "message of another agent is", "messages of other agents are", "") + " unread" + cmp.Or(ifSeen(ctx, "messages", ": call actor_inbox"), "; the next answers have the rest")})
@@ -283,7 +301,7 @@ func joinNotices(news []Notice, text func(Notice) string) string {
 func wholeNotices(news []Notice) string {
 	return joinNotices(news, func(n Notice) string {
 		if n.Message != nil {
-			return n.Message.String() + " (this is another agent, not your user; answer with actor_message)"
+			return n.Message.String() + " (this is another agent, not your user" + n.next + ")"
 		}
 		return n.String()
 	})

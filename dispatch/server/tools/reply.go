@@ -40,7 +40,12 @@ func (t Tool) Call(ctx context.Context, se *dispatch.Session, given Arguments) R
 		if errors.Is(err, registry.ErrSessionEnded) {
 			awaitEnd(ctx, se)
 		}
-		return RefusalOf(whyEnded(se, err)).locate(ctx, se, err).reply(withoutLoss(news, err))
+		r := RefusalOf(whyEnded(se, err)).locate(ctx, se, err)
+		r.Message = onlySeen(ctx, r.Message)
+		if r.Next != "" && ctx.Value(unreadKey{}) != nil {
+			r.Data["next"] = r.Next // for a program that has other words for it
+		}
+		return r.reply(withoutLoss(news, err))
 	}
 	return newReply(mustJSON(a), a.Text(), t.told, news)
 }
@@ -87,7 +92,14 @@ func scopeWord(scope string) string {
 type Refusal struct {
 	Code    string
 	Message string
+	Next    string         // the end of the message, if it says what to call next
 	Data    map[string]any // further fields that depend on the code
+}
+
+// An advice is an error whose text ends with what the caller can do next.
+type advice interface {
+	error
+	Next() string
 }
 
 // Reply returns the refusal as a reply.
@@ -111,6 +123,9 @@ func Unavailable(r Reply) bool {
 // become codes.
 func RefusalOf(err error) Refusal {
 	r := Refusal{Message: err.Error(), Data: map[string]any{}}
+	if advice, ok := errors.AsType[advice](err); ok {
+		r.Next = advice.Next()
+	}
 	var (
 		wait      *registry.WaitError
 		held      *registry.HeldError
@@ -288,9 +303,8 @@ func (o origin) String() string {
 // caller can do stays at the end.
 func (r Refusal) locate(ctx context.Context, se *dispatch.Session, err error) Refusal {
 	held, ok := errors.AsType[*registry.HeldError](err)
-	next := LineOffer
 	if wait, waited := errors.AsType[*registry.WaitError](err); waited {
-		held, ok, next = &wait.HeldError, true, wait.Next()
+		held, ok = &wait.HeldError, true
 	}
 	if !ok {
 		return r
@@ -303,11 +317,7 @@ func (r Refusal) locate(ctx context.Context, se *dispatch.Session, err error) Re
 	h.origin = originOf(where, branches{})
 	if text := h.origin.String(); text != "" {
 		r.Data["holder"] = h
-		before, offered := strings.CutSuffix(r.Message, next)
-		if !offered {
-			next = ""
-		}
-		r.Message = before + "; " + text + next
+		r.Message = strings.TrimSuffix(r.Message, r.Next) + "; " + text + r.Next
 	}
 	return r
 }

@@ -146,15 +146,11 @@ func (h *hold) renew(ctx context.Context) error {
 // ended rewords the refusal to resume a session, which tells an agent to open another.
 func ended(err error) error {
 	refused, ok := errors.AsType[*server.HelloError](err)
-	if !ok {
-		return err
-	}
-	why, ok := strings.CutSuffix(refused.Message, "; open a new session")
-	if !ok {
+	if !ok || refused.Next == "" {
 		return err
 	}
 	worded := *refused
-	worded.Message = strings.TrimPrefix(why, "unauthenticated: ") + "; see how far the program came, and run the command again"
+	worded.Message = strings.TrimPrefix(strings.TrimSuffix(refused.Message, refused.Next), "unauthenticated: ") + "; see how far the program came, and run the command again"
 	return &worded
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/dispatch/client"
-	"github.com/leasehold/leasehold/dispatch/server/tools"
 )
 
 // obtain takes the leases, all or none, and waits in line as long as allowed. A
@@ -62,18 +61,18 @@ func (h *hold) obtain(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return context.Canceled
 		case errors.As(err, &refusal):
-			ticket := ticketOf(refusal)
-			if ticket == "" {
-				return h.inFlags(err, refusal)
+			advice := adviceOf(refusal)
+			if advice.Ticket == "" {
+				return h.inFlags(err, refusal, advice.before)
 			}
 			if time.Until(end) <= 0 {
-				return gaveUp(refusal, h.cfg.wait)
+				return gaveUp(refusal, advice, h.cfg.wait)
 			}
 			if h.waits != nil {
-				h.waits(inLine(refusal, "are"))
+				h.waits(advice.inLine("are"))
 				h.waits = nil
 			}
-			args["ticket"] = ticket // keeps the place in line
+			args["ticket"] = advice.Ticket // keeps the place in line
 			failures = 0
 		case h.link.hello.Handle == "":
 			return err // never connected
@@ -94,30 +93,33 @@ func (h *hold) obtain(ctx context.Context) error {
 	}
 }
 
-func ticketOf(r *client.Refusal) string {
-	if r.Code != "WAIT_TIMEOUT" {
-		return ""
-	}
-	var data struct{ Ticket string }
-	_ = json.Unmarshal(r.Object, &data) // without a ticket there is no place to keep
-	return data.Ticket
+// An advice is what a refusal tells an agent to do next. The user of exec cannot do it.
+type advice struct {
+	Next     string
+	Ticket   string // "": there is no place in line to keep
+	Position int
+	before   string // the message without its end, which is Next
 }
 
-var position = regexp.MustCompile(`; you are (number \d+ in line); call again with ticket \S+ within \d+ s to keep your place$`)
+func adviceOf(r *client.Refusal) (a advice) {
+	_ = json.Unmarshal(r.Object, &a) // without advice the message is whole
+	a.before = strings.TrimSuffix(r.Message, a.Next)
+	return a
+}
 
-// inLine rewords the message of a wait that has timed out, because the user of exec
-// cannot continue with the ticket. verb is "are" while the wait goes on, and "were"
-// after it.
-func inLine(r *client.Refusal, verb string) string {
-	return position.ReplaceAllString(r.Message, "; you "+verb+" $1")
+// inLine returns the message of a wait that has timed out. verb is "are" while the wait
+// goes on, and "were" after it.
+func (a advice) inLine(verb string) string {
+	return fmt.Sprintf("%s; you %s number %d in line", a.before, verb, a.Position)
 }
 
 // wrongLease matches a refusal of the name of a lease, the first if there is no number.
 var wrongLease = regexp.MustCompile(`(?s)^(?:leases\[(\d+)\]: )?(key|path) (must .*)$`)
 
 // inFlags rewords a refusal that offers a place in line, because exec asks for one with
-// a flag, and one that is about a lease by its number.
-func (h *hold) inFlags(err error, r *client.Refusal) error {
+// a flag, and one that is about a lease by its number. before is the message without
+// that offer.
+func (h *hold) inFlags(err error, r *client.Refusal, before string) error {
 	if wrong := wrongLease.FindStringSubmatch(r.Message); wrong != nil && r.Code == "INVALID_ARGUMENT" {
 		i, _ := strconv.Atoi(wrong[1])
 		if given := h.cfg.wanted; i < len(given) {
@@ -130,12 +132,11 @@ func (h *hold) inFlags(err error, r *client.Refusal) error {
 			return &worded
 		}
 	}
-	message, offered := strings.CutSuffix(r.Message, tools.LineOffer)
-	if !offered {
+	if before == r.Message {
 		return err
 	}
 	worded := *r
-	worded.Message = message
+	worded.Message = before
 	if h.cfg.wait == 0 {
 		worded.Message += "; use --wait SECS to wait in line"
 	}
@@ -143,8 +144,8 @@ func (h *hold) inFlags(err error, r *client.Refusal) error {
 }
 
 // gaveUp returns the refusal of the last wait.
-func gaveUp(r *client.Refusal, waited time.Duration) error {
+func gaveUp(r *client.Refusal, a advice, waited time.Duration) error {
 	worded := *r
-	worded.Message = fmt.Sprintf("%s; gave up after %v", inLine(r, "were"), waited.Round(time.Second))
+	worded.Message = fmt.Sprintf("%s; gave up after %v", a.inLine("were"), waited.Round(time.Second))
 	return &worded
 }
