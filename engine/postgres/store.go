@@ -200,12 +200,15 @@ func Untrusted(err error) bool {
 	return untrusted || unknown || invalid
 }
 
+const refusedTLS = "server refused TLS connection" // as the driver says it
+
 // Unencrypted reports whether the database, or the pooler before it, has no TLS
-// although the DSN requires it. The driver has only a text for that, and also says it
-// of the first attempt where the DSN does not require TLS.
+// although the DSN requires it. The driver has only a text for that. Where the DSN does
+// not require TLS, it tries without TLS next, so only the last attempt counts.
 func Unencrypted(err error) bool {
 	_, answered := errors.AsType[*pgconn.PgError](err)
-	return err != nil && !answered && strings.Contains(err.Error(), "server refused TLS connection")
+	each := attempts(err)
+	return !answered && len(each) > 0 && strings.Contains(each[len(each)-1].Error(), refusedTLS)
 }
 
 // certificateAlert is what the driver says when the other side of TLS has refused a
@@ -216,15 +219,23 @@ var certificateAlert = regexp.MustCompile(`remote error: tls: .*certificate`)
 // misses one.
 func Distrusted(err error) bool { return err != nil && certificateAlert.MatchString(err.Error()) }
 
+// attempts returns why each attempt to make a connection failed.
+func attempts(err error) []error {
+	if unreached, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		if each, ok := unreached.Unwrap().(interface{ Unwrap() []error }); ok {
+			return each.Unwrap()
+		}
+	}
+	return nil
+}
+
 // insecure reports whether TLS is why none of the hosts in the DSN can be used. Another
 // host may only be starting, and with sslmode=prefer a host is tried without TLS next.
 func insecure(err error) bool {
-	unreached, ok := errors.AsType[*pgconn.ConnectError](err)
-	if !ok {
-		return false
-	}
-	each, ok := unreached.Unwrap().(interface{ Unwrap() []error })
-	return ok && !slices.ContainsFunc(each.Unwrap(), func(err error) bool { return !Untrusted(err) && !Unencrypted(err) && !Distrusted(err) })
+	each := attempts(err)
+	return len(each) > 0 && !slices.ContainsFunc(each, func(err error) bool {
+		return !Untrusted(err) && !Distrusted(err) && !strings.Contains(err.Error(), refusedTLS)
+	})
 }
 
 // Silent reports whether the other side closes connections without an answer. A program

@@ -1150,6 +1150,37 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// Whether a database has no TLS matters only where the DSN requires TLS. Otherwise it is
+// tried without, and that attempt says what is the matter.
+func TestADatabaseWithoutTLSIsOnlyBlamedForItIfItMustHaveIt(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() { // it refuses TLS, as PostgreSQL does, and ends all else
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return // the test has ended
+			}
+			asked := make([]byte, 8)
+			if _, err := io.ReadFull(nc, asked); err == nil && asked[3] == 8 { // the length of a request for TLS
+				_, _ = nc.Write([]byte("N")) // the other side may have gone
+			}
+			_ = nc.Close()
+		}
+	}()
+	host, port, _ := net.SplitHostPort(ln.Addr().String())
+	for mode, want := range map[string]string{"prefer": "its database does not answer", "require": "its database does not use TLS"} {
+		_, err := postgres.Open(t.Context(), postgres.Options{DSN: fmt.Sprintf("host=%s port=%s user=test sslmode=%s", host, port, mode), SingleNode: true, Patience: time.Second})
+		if got := postgres.Reason(err); got != want || postgres.Unencrypted(err) != (mode == "require") {
+			t.Errorf("with sslmode=%s the reason of %v is %q", mode, err, got)
+		}
+	}
+}
+
 // The last attempt may have had no time. It may also have reached a database that came back,
 // and have waited there in vain: then that is why.
 func TestPatienceEndsWithTheReasonThatLasted(t *testing.T) {
