@@ -64,6 +64,13 @@ func TestCommandsMakeFewRoundTrips(t *testing.T) {
 			_, err := postgres.Inspect(t.Context(), o)
 			return err
 		}},
+		"Open": {42, func(o postgres.Options) error {
+			e, err := postgres.Open(t.Context(), o)
+			if err != nil {
+				return err
+			}
+			return e.Close()
+		}},
 	} {
 		n, through := between(t, dsn)
 		if err := c.ask(postgres.Options{DSN: through, SingleNode: true, Patience: time.Minute}); err != nil {

@@ -273,6 +273,7 @@ func openStore(ctx context.Context, o Options, fail func(error)) (_ *store, err 
 	if err != nil {
 		return nil, err
 	}
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // the lead is taken by statements that are needed once
 	s := &store{
 		partition: o.Partition, singleNode: o.SingleNode, patience: o.Patience, foldSize: o.FoldSize, logf: o.Logf, Failure: memory.Failure{Tell: fail},
 		cfg: cfg, active: new(overlay),
@@ -401,7 +402,7 @@ func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved, l
 		return false, false, 0, err
 	}
 	heard()
-	rows, err := s.conn.Query(ctx, "SELECT sequence, batch FROM leasehold_log WHERE partition = $1 ORDER BY sequence", s.partition)
+	rows, err := s.conn.Query(ctx, "SELECT sequence, batch FROM leasehold_log WHERE partition = $1 ORDER BY sequence", pgx.QueryExecModeDescribeExec, s.partition) // bytes as they are
 	if err != nil {
 		return false, false, 0, err
 	}

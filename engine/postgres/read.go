@@ -154,7 +154,7 @@ func (sn *snapshot) beginLocked() error {
 		}
 		sn.tx, err = sn.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 		if err == nil {
-			_, err = sn.tx.Exec(ctx, "SELECT 1") // the view is fixed by the first statement
+			_, err = sn.tx.Exec(ctx, "SELECT set_config(name, '0', true) "+longLimits) // the first statement fixes the view
 		}
 		if err != nil {
 			sn.conn.Release()

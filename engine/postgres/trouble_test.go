@@ -1110,9 +1110,23 @@ func sparesLongStatements(t *testing.T, setting string) {
 	}
 	defer e.Close()
 	release = hold(t, dsn, unlimited+"LOCK TABLE leasehold_record IN SHARE MODE")
-	put(t, e, "b")
+	put(t, e, "b", "~b")
 	waited()
 	release()
+	for i := 0; query[int](t, dsn, "SELECT count(*) FROM leasehold_record WHERE encode(key, 'escape') LIKE '%~b'") == 0; i++ {
+		put(t, e, fmt.Sprint("c", i))
+	}
+	if err := e.Snapshot(t.Context(), func(tx engine.Tx) error {
+		tx.Get("~none")
+		const reads = "state = 'idle in transaction' AND query NOT LIKE 'INSERT%' AND xact_start"
+		for others(t, dsn, reads+" < clock_timestamp()") > 0 && others(t, dsn, reads+" < clock_timestamp() - interval '2 s'") == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		tx.Get("~b")
+		return nil
+	}); err != nil {
+		t.Errorf("a reader that takes long: %v", err)
+	}
 	if setting != "statement_timeout" {
 		return
 	}

@@ -79,6 +79,22 @@ WHERE partition IN (3, 4) AND sequence = (SELECT max(sequence) FROM leasehold_lo
 	}
 }
 
+// A commit asks the database once.
+func TestACommitCostsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	n, through := between(t, postgrestest.Database(t))
+	e := mustOpen(t, postgres.Options{DSN: through, Patience: time.Hour})
+	put(t, e, "first") // it prepares the statement
+	asked := func() int { n.mu.Lock(); defer n.mu.Unlock(); return n.asked }
+	before := asked()
+	for i := range 5 {
+		put(t, e, fmt.Sprint("k", i))
+	}
+	if n := asked() - before; n != 5 {
+		t.Errorf("five commits ask %d times", n)
+	}
+}
+
 // TestPartitionsWaitTogetherForTheDatabase loses the database for longer than the
 // patience. Commits that arrive while those of another partition are tried again fail
 // with them, and none waits as long once more.
