@@ -134,9 +134,6 @@ func (w *writer) append(ctx context.Context, rounds []*round) error {
 		}
 		var b pgx.Batch
 		for _, r := range rounds {
-			if r.err == nil {
-				r.err = r.store.Failed()
-			}
 			if r.err == nil && r.store.checked != w.conn {
 				if err := w.check(ctx, r); err != nil {
 					return err
@@ -154,9 +151,6 @@ func (w *writer) append(ctx context.Context, rounds []*round) error {
 		}
 		// Without a transaction of its own, a batch is one.
 		err = w.conn.SendBatch(ctx, &b).Close()
-		if errors.Is(err, context.DeadlineExceeded) {
-			w.lost()
-		}
 		for _, r := range rounds {
 			if err == nil && r.err == ErrSuperseded {
 				err = w.check(ctx, r) // perhaps it was not superseded, and the log is shorter
