@@ -82,7 +82,7 @@ func (w *writer) run(ctx context.Context) {
 		if len(rounds) == 0 {
 			continue
 		}
-		err := w.write(context.WithoutCancel(ctx), rounds)
+		err := w.write(ctx, rounds)
 		if err != nil && passes(err) {
 			// Those that came meanwhile need not wait as long again.
 			for _, r := range w.take() {

@@ -81,6 +81,27 @@ WHERE partition IN (3, 4) AND sequence = (SELECT max(sequence) FROM leasehold_lo
 	}
 }
 
+// The context with which a state is opened limits only that. A server that stops ends it, and
+// writes what its sessions leave.
+func TestAnEngineOutlivesTheContextOfItsOpening(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	e, err := postgres.Open(ctx, postgres.Options{DSN: postgrestest.Database(t), SingleNode: true, FoldSize: 1, Logf: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	for i := range 5 {
+		put(t, e, fmt.Sprint("k", i), "~cold")
+	}
+	if got := keys(t, e); got != "k0 k1 k2 k3 k4 ~cold" {
+		t.Errorf("it has %q", got)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A commit asks the database once.
 func TestACommitCostsOneRoundTrip(t *testing.T) {
 	t.Parallel()
