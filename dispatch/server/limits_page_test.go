@@ -36,6 +36,8 @@ func TestLimitsOfThePageAreThoseOfTheDaemon(t *testing.T) {
 		"calls of one actor that run at once":                fmt.Sprint(fair.MaxTurns),
 		"messages of the calls under way, of one connection": mib(maxCallBytes),
 		"messages of all calls under way":                    mib(fair.MaxArrived),
+		"messages of the calls of one actor that wait":       mib(fair.MaxActorArrivedWaits),
+		"messages of the calls that wait":                    mib(fair.MaxArrivedWaits),
 		"messages over 64 KiB of one actor that arrive":      fmt.Sprint(fair.MaxActorArriving),
 		"messages over 64 KiB that arrive":                   fmt.Sprint(fair.MaxArriving),
 		"answers that a client has not read":                 mib(fair.MaxClientUnread),

@@ -281,15 +281,16 @@ func TestRequestCountsForItsActorUntilFreed(t *testing.T) {
 		}
 	}
 	m := &wire.Message{Key: "1"}
-	r, err := rs.begin(t.Context(), m, true, fair.MaxArrived, call.Call{Name: "1"})
+	r, err := rs.begin(t.Context(), m, true, fair.MaxActorArrivedWaits, call.Call{Name: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rs.share.Begin(0, true) == nil || rs.share.Begin(1, false) == nil {
+	const left = fair.MaxArrived - fair.MaxActorArrivedWaits
+	if rs.share.Begin(0, true) == nil || rs.share.Begin(left+1, false) == nil {
 		t.Error("it does not count")
 	}
 	rs.settle(r)
-	if rs.share.Begin(0, true) == nil || rs.share.Begin(1, false) == nil {
+	if rs.share.Begin(0, true) == nil || rs.share.Begin(left+1, false) == nil {
 		t.Error("it does not count until its answer is written")
 	}
 	rs.free(r)

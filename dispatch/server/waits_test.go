@@ -167,3 +167,28 @@ func TestHalfOfALargeMessageIsCutOff(t *testing.T) {
 		}
 	})
 }
+
+// So is the size of their messages. What others need to renew and to release stays free.
+func TestBytesOfWaitingCallsOfAnActorAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		b := d.addBlocker()
+		d.token(t, "root")
+		hello := server.Hello{Token: d.token(t, "w")}
+		large := strings.Replace(waiting, "{", `{"padding":"`+strings.Repeat("a", 4<<20-1<<10)+`",`, 1)
+		first := d.pipe(t)
+		first.greet(hello)
+		for i := range 8 {
+			first.call(i, "block", large)
+			<-b.began
+		}
+		second := d.pipe(t)
+		second.greet(hello)
+		second.call(1, "block", large)
+		if m := second.receive(); !strings.Contains(m.text(), "bytes of calls under way of one actor that wait, at most 33554432") {
+			t.Errorf("the ninth: %.200s", m.text())
+		}
+		d.dial(t, "other").call(1, "block", large)
+		<-b.began
+	})
+}

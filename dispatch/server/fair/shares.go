@@ -34,8 +34,12 @@ const (
 	MaxWaits      = 16384
 
 	// MaxArrived is the total size of the messages of all running calls in the
-	// daemon.
-	MaxArrived = 64 * wire.MaxMessage
+	// daemon, and MaxArrivedWaits how much of it calls take that wait. The rest is
+	// for calls that end soon, such as renewals and releases.
+	// MaxActorArrivedWaits is for the calls of one actor that wait.
+	MaxArrived           = 64 * wire.MaxMessage
+	MaxArrivedWaits      = MaxArrived / 2
+	MaxActorArrivedWaits = MaxArrived / 8
 
 	// MaxActorArriving is how many large messages of one actor are received at
 	// once, and MaxArriving how many of all actors. Their clients may never
@@ -79,6 +83,7 @@ type Shares struct {
 	unread  atomic.Int64 // bytes of answers that clients have not read yet
 	arrived atomic.Int64 // bytes of running calls
 	waits   int          // calls that wait; under mu
+	waiting int          // bytes of them; under mu
 
 	// reads contains an element for each running snapshot that does not yet
 	// count as long, and long for each running long call: one that reads much
@@ -117,6 +122,7 @@ type Share struct {
 	requests int // connections over HTTP
 	bodies   int // large ones over HTTP that arrive, or wait for room
 	waits    int // calls that wait
+	waiting  int // bytes of them
 
 	// turns is for running calls. An actor's further calls queue here and not
 	// at the lock of the state, where they would be ahead of later calls of
@@ -207,14 +213,14 @@ func (sh *Share) Begin(bytes int, waits bool) error {
 	if !waits {
 		return nil
 	}
-	if err := sh.beginWait(); err != nil {
+	if err := sh.beginWait(bytes); err != nil {
 		s.arrived.Add(-int64(bytes))
 		return err
 	}
 	return nil
 }
 
-func (sh *Share) beginWait() error {
+func (sh *Share) beginWait(bytes int) error {
 	s := sh.of
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,9 +229,15 @@ func (sh *Share) beginWait() error {
 		return &registry.LimitError{Which: "waiting calls of one actor", Max: MaxActorWaits}
 	case s.waits >= MaxWaits:
 		return &registry.LimitError{Which: "waiting calls in the daemon", Max: MaxWaits}
+	case sh.waiting+bytes > MaxActorArrivedWaits:
+		return &registry.LimitError{Which: "bytes of calls under way of one actor that wait", Max: MaxActorArrivedWaits}
+	case s.waiting+bytes > MaxArrivedWaits:
+		return &registry.LimitError{Which: "bytes of calls under way that wait", Max: MaxArrivedWaits}
 	}
 	sh.waits++
 	s.waits++
+	sh.waiting += bytes
+	s.waiting += bytes
 	return nil
 }
 
@@ -237,6 +249,8 @@ func (sh *Share) Done(bytes int, waits bool) {
 		s.mu.Lock()
 		sh.waits--
 		s.waits--
+		sh.waiting -= bytes
+		s.waiting -= bytes
 		s.mu.Unlock()
 	}
 }

@@ -82,6 +82,32 @@ func TestTheBytesOfCallsAreBounded(t *testing.T) {
 	begin(1)
 }
 
+// Calls that wait take nothing that a renewal or a release could need.
+func TestTheBytesOfWaitingCallsAreBounded(t *testing.T) {
+	s := New(Limits{ActorConns: 1})
+	var sh *Share
+	for range MaxArrivedWaits / MaxActorArrivedWaits {
+		sh = take(t, s, uuid.New(), SocketConn)
+		if err := sh.Begin(MaxActorArrivedWaits, true); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, sh.Begin(1, true), MaxActorArrivedWaits)
+	}
+	other := take(t, s, uuid.New(), SocketConn)
+	refused(t, other.Begin(1, true), MaxArrivedWaits)
+	if err := other.Begin(MaxArrived-MaxArrivedWaits, false); err != nil {
+		t.Errorf("a call that does not wait: %v", err)
+	}
+	sh.Done(MaxActorArrivedWaits, true)
+	other.Done(MaxArrived-MaxArrivedWaits, false)
+	if err := other.Begin(MaxActorArrivedWaits, true); err != nil {
+		t.Errorf("there is room again: %v", err)
+	}
+	if n := s.arrived.Load(); n != MaxArrivedWaits {
+		t.Errorf("calls of %d bytes wait, and count for %d", MaxArrivedWaits, n)
+	}
+}
+
 func TestWaitingCallsAreBounded(t *testing.T) {
 	s := New(Limits{ActorConns: 1})
 	var sh *Share
