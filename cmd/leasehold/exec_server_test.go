@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bufio"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -59,6 +62,36 @@ func TestExecEndsWithoutItsServer(t *testing.T) {
 	}
 }
 
+// A server that cannot renew a lease, or release it, for the present ends nothing: exec
+// tries again, first before its program runs.
+func TestExecAsksAgainWhatIsRefusedForThePresent(t *testing.T) {
+	t.Parallel()
+	d := startMeasured(t)
+	r := startRelay(t, strings.TrimPrefix(d.url, "http://"))
+	refusals := []string{"UNAVAILABLE", "LIMIT", "UNAVAILABLE", "LIMIT"}
+	r.refuse("lease_renew", refusals...)
+	end, said := startExec(t, r, newActor(t, "r", "root", "root"), "true")
+	if n := r.toRefuse(); n != 0 {
+		t.Errorf("the program runs, and %d renewals are not refused yet", n)
+	}
+	r.refuse("lease_renew", refusals...)
+	for r.toRefuse() > 0 {
+		select {
+		case out := <-said:
+			t.Fatalf("exec has ended: %s", out)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	r.refuse("lease_release", refusals...)
+	end()
+	if out := <-said; out != "" {
+		t.Errorf("exec says %s", out)
+	}
+	if n := r.toRefuse(); n != 0 {
+		t.Errorf("exec has ended, and %d releases are not refused yet", n)
+	}
+}
+
 // startExec runs a program under a lease of the server behind the relay, and returns when
 // it has begun. Once end is called, the program runs last and ends. said then has what exec
 // prints.
@@ -99,9 +132,11 @@ type relay struct {
 	ln     net.Listener
 	breaks atomic.Bool // the next connection breaks after the first answer
 
-	mu    sync.Mutex
-	isOff bool
-	conns []net.Conn
+	mu       sync.Mutex
+	isOff    bool
+	conns    []net.Conn
+	refused  string // the tool whose next calls are refused
+	refusals []string
 }
 
 func startRelay(t *testing.T, to string) *relay {
@@ -145,7 +180,17 @@ func (r *relay) carry(near net.Conn, to string) {
 	}
 	var up sync.WaitGroup
 	up.Go(func() {
-		_, _ = io.Copy(far, near)
+		for lines := bufio.NewReader(near); ; {
+			line, err := lines.ReadSlice('\n')
+			if refusal := r.refusal(line); refusal != nil {
+				_, _ = near.Write(refusal)
+			} else {
+				_, _ = far.Write(line)
+			}
+			if err != nil && err != bufio.ErrBufferFull {
+				break
+			}
+		}
 		_ = far.Close()
 	})
 	defer up.Wait()
@@ -157,6 +202,35 @@ func (r *relay) carry(near net.Conn, to string) {
 		return
 	}
 	_, _ = io.Copy(near, far)
+}
+
+// refuse answers the next calls of a tool itself, with these codes.
+func (r *relay) refuse(tool string, codes ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused, r.refusals = tool, codes
+}
+
+// toRefuse returns how many calls are still to be refused.
+func (r *relay) toRefuse() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.refusals)
+}
+
+func (r *relay) refusal(line []byte) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var call struct {
+		ID     json.RawMessage
+		Params struct{ Name string }
+	}
+	if len(r.refusals) == 0 || json.Unmarshal(line, &call) != nil || call.Params.Name != r.refused {
+		return nil
+	}
+	code := r.refusals[0]
+	r.refusals = r.refusals[1:]
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{"isError":true,"content":[{"type":"text","text":"not now"}],"structuredContent":{"code":%q,"message":"not now"}}}`+"\n", call.ID, code)
 }
 
 // shut breaks all connections and lets none through, or lets them through again.

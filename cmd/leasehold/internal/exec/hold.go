@@ -99,21 +99,28 @@ func (h *hold) confirm(ctx context.Context) error {
 		bounded, cancel := context.WithTimeoutCause(ctx, h.cfg.ttl, errors.New("the daemon does not answer"))
 		err := h.renew(bounded)
 		cancel()
-		var refusal *client.Refusal
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return context.Canceled
-		case errors.As(err, &refusal) && refusal.Code != "UNAVAILABLE", connection.Final(err):
-			return err
-		case time.Now().After(patience):
+		case refused(err) != nil, connection.Final(err), time.Now().After(patience):
 			return err
 		}
 		if failures++; connection.Pause(ctx, connection.RetryAfter(failures)) != nil {
 			return context.Canceled
 		}
 	}
+}
+
+// refused returns the refusal of a call if it is for good. With UNAVAILABLE and LIMIT the
+// daemon refuses it for the present.
+func refused(err error) *client.Refusal {
+	refusal, ok := errors.AsType[*client.Refusal](err)
+	if !ok || refusal.Code == "UNAVAILABLE" || refusal.Code == "LIMIT" {
+		return nil
+	}
+	return refusal
 }
 
 // renew renews all leases, after connecting if necessary.
@@ -202,15 +209,14 @@ func (h *hold) keep(ctx context.Context) *lossError {
 		if err != nil && bounded.Err() != nil {
 			h.link.dialer.Avoid()
 		}
-		var refusal *client.Refusal
 		switch {
 		case err == nil:
 			failures, next, lastErr = 0, every, nil
 			continue
 		case ctx.Err() != nil:
 			return nil
-		case errors.As(err, &refusal) && refusal.Code != "UNAVAILABLE":
-			return &lossError{why: refusal.Message}
+		case refused(err) != nil:
+			return &lossError{why: refused(err).Message}
 		case connection.Final(err):
 			return &lossError{why: fmt.Sprintf("%s: %v", h.names(), err)}
 		}
@@ -252,7 +258,7 @@ func (h *hold) release(ctx context.Context) {
 			return // a daemon on this machine sees that this process has ended
 		}
 		_, err := h.link.call(ctx, "lease_release", map[string]any{"lease_id": left[0].LeaseID})
-		if refusal := (*client.Refusal)(nil); err == nil || !elsewhere || errors.As(err, &refusal) && refusal.Code != "UNAVAILABLE" {
+		if err == nil || !elsewhere || refused(err) != nil {
 			left = left[1:]
 			continue
 		}
