@@ -62,17 +62,18 @@ func TestExecEndsWithoutItsServer(t *testing.T) {
 	}
 }
 
-// A server that cannot renew a lease, or release it, for the present ends nothing: exec
-// tries again, first before its program runs.
+// A server that cannot grant, renew or release a lease for the present ends nothing: exec
+// tries again, if it may wait for the grant.
 func TestExecAsksAgainWhatIsRefusedForThePresent(t *testing.T) {
 	t.Parallel()
 	d := startMeasured(t)
 	r := startRelay(t, strings.TrimPrefix(d.url, "http://"))
 	refusals := []string{"UNAVAILABLE", "LIMIT", "UNAVAILABLE", "LIMIT"}
+	r.refuse("lease_acquire_many", "UNAVAILABLE", "UNAVAILABLE")
 	r.refuse("lease_renew", refusals...)
-	end, said := startExec(t, r, newActor(t, "r", "root", "root"), "true")
+	end, said := startExec(t, r, newActor(t, "r", "root", "root"), "true", "--wait", "600")
 	if n := r.toRefuse(); n != 0 {
-		t.Errorf("the program runs, and %d renewals are not refused yet", n)
+		t.Errorf("the program runs, and %d calls are not refused yet", n)
 	}
 	r.refuse("lease_renew", refusals...)
 	for r.toRefuse() > 0 {
@@ -135,8 +136,7 @@ type relay struct {
 	mu       sync.Mutex
 	isOff    bool
 	conns    []net.Conn
-	refused  string // the tool whose next calls are refused
-	refusals []string
+	refusals map[string][]string // by tool, the codes for its next calls
 }
 
 func startRelay(t *testing.T, to string) *relay {
@@ -145,7 +145,7 @@ func startRelay(t *testing.T, to string) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{ln: ln}
+	r := &relay{ln: ln, refusals: make(map[string][]string)}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -208,14 +208,17 @@ func (r *relay) carry(near net.Conn, to string) {
 func (r *relay) refuse(tool string, codes ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.refused, r.refusals = tool, codes
+	r.refusals[tool] = codes
 }
 
 // toRefuse returns how many calls are still to be refused.
-func (r *relay) toRefuse() int {
+func (r *relay) toRefuse() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.refusals)
+	for _, codes := range r.refusals {
+		n += len(codes)
+	}
+	return n
 }
 
 func (r *relay) refusal(line []byte) []byte {
@@ -225,11 +228,11 @@ func (r *relay) refusal(line []byte) []byte {
 		ID     json.RawMessage
 		Params struct{ Name string }
 	}
-	if len(r.refusals) == 0 || json.Unmarshal(line, &call) != nil || call.Params.Name != r.refused {
+	if json.Unmarshal(line, &call) != nil || len(r.refusals[call.Params.Name]) == 0 {
 		return nil
 	}
-	code := r.refusals[0]
-	r.refusals = r.refusals[1:]
+	code := r.refusals[call.Params.Name][0]
+	r.refusals[call.Params.Name] = r.refusals[call.Params.Name][1:]
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{"isError":true,"content":[{"type":"text","text":"not now"}],"structuredContent":{"code":%q,"message":"not now"}}}`+"\n", call.ID, code)
 }
 
