@@ -93,6 +93,31 @@ func TestExecAsksAgainWhatIsRefusedForThePresent(t *testing.T) {
 	}
 }
 
+// If a server stands still, exec renews its leases at another one while they last.
+func TestExecLeavesAServerThatStandsStill(t *testing.T) {
+	t.Parallel()
+	d := startMeasured(t)
+	to := strings.TrimPrefix(d.url, "http://")
+	first, second := startRelay(t, to), startRelay(t, to)
+	end, said := startExec(t, first, newActor(t, "r", "root", "root"), "true", "--ttl", "20", "--server", "http://"+first.ln.Addr().String()+",http://"+second.ln.Addr().String())
+	first.mu.Lock() // it carries nothing more
+	t.Cleanup(first.mu.Unlock)
+	for used := false; !used; {
+		select {
+		case out := <-said:
+			t.Fatalf("exec has ended: %s", out)
+		case <-time.After(20 * time.Millisecond):
+		}
+		second.mu.Lock()
+		used = len(second.conns) > 0
+		second.mu.Unlock()
+	}
+	end()
+	if out := <-said; out != "" {
+		t.Errorf("exec says %s", out)
+	}
+}
+
 // startExec runs a program under a lease of the server behind the relay, and returns when
 // it has begun. Once end is called, the program runs last and ends. said then has what exec
 // prints.

@@ -206,7 +206,7 @@ func (h *hold) keep(ctx context.Context) *lossError {
 		bounded, cancel := context.WithTimeoutCause(ctx, left, errors.New("the daemon does not answer"))
 		err := h.renew(bounded)
 		cancel()
-		if err != nil && bounded.Err() != nil {
+		if err != nil {
 			h.link.dialer.Avoid()
 		}
 		switch {
