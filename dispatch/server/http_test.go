@@ -600,6 +600,20 @@ func TestHTTPEndedActorLosesItsSession(t *testing.T) {
 	})
 }
 
+// Its session takes no more room, though no request was under way.
+func TestHTTPEndedActorLeavesRoomForASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPSessions: 1}})
+		other := w.another(t, w.daemon.token(t, "other"))
+		w.open(t)
+		if err := w.state.EndActor(t.Context(), "r", "w", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		other.open(t)
+	})
+}
+
 func TestHTTPStreamsAreBoundedAndShareNotices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWeb(t, server.Options{Transport: server.Transport{HTTPSessions: 1}})
