@@ -50,7 +50,9 @@ func newServer(text string, secure *tls.Config) (server, error) {
 		MaxIdleConnsPerHost: maxIdleConns, IdleConnTimeout: time.Minute, DisableCompression: true,
 		WriteBufferSize: bufferSize, ReadBufferSize: bufferSize,
 	}
-	s := server{http: &http.Client{Transport: transport}}
+	s := server{http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // the token is for this server
+	}}}
 	switch {
 	case u.Scheme == "unix" && u.Path != "":
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {

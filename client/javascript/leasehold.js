@@ -145,7 +145,7 @@ export class Client {
       signal?.addEventListener("abort", givenUp);
       const late = setTimeout(() => stop.abort(new DOMException(tooLate, "TimeoutError")), timeout * 1000);
       try {
-        response = await fetch(this.#url + path, { ...request, signal: stop.signal });
+        response = await fetch(this.#url + path, { ...request, signal: stop.signal, redirect: "manual" }); // the token is for this server
         text = await response.text();
         if (response.status < 500) return [response, text];
         refused = refusalOf(response, text);

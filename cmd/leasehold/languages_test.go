@@ -105,6 +105,12 @@ func TestClientsInOtherLanguages(t *testing.T) {
 	mux.HandleFunc("PUT /busy/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, `{"code":"UNAVAILABLE","detail":"the server that leads cannot be reached; try again"}`, http.StatusServiceUnavailable)
 	})
+	// Here a proxy wants a browser to sign in elsewhere, which is not to get the token.
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("a client sends its call to where a proxy sends browsers")
+	}))
+	t.Cleanup(elsewhere.Close)
+	mux.Handle("/moved/", http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 	proxy := httptest.NewServer(mux)
 	t.Cleanup(proxy.Close)
 	nobody := httptest.NewServer(nil)
@@ -122,6 +128,10 @@ func TestClientsInOtherLanguages(t *testing.T) {
 				t.Errorf("%s: %v", below, err)
 			}
 			_ = c.Close() // its outage is over at once
+		}
+		_, err := client.Open(t.Context(), client.Options{Servers: []string{proxy.URL + "/moved"}, Token: newActor(t, "go-run", "root", "root")})
+		if refusal, ok := errors.AsType[*client.Error](err); !ok || refusal.Status != http.StatusTemporaryRedirect {
+			t.Errorf("/moved: %v", err)
 		}
 	})
 	for language, script := range map[string][]string{
@@ -250,6 +260,11 @@ with Client(env["URL"], env["TWO"]) as two:
     two.run_lease_release(two.run_lease_acquire(key="kept")["lease_id"])
 with Client(env["PROXY"] + "/broken", env["ONE"]) as broken:
     broken.run_lease_acquire(key="broken")
+try:
+    Client(env["PROXY"] + "/moved", env["ONE"]).kv_get("/shared/plan")
+    assert False, "not refused"
+except Refusal as e:
+    assert e.status == 307, e
 gone = Client(env["PROXY"] + "/gone", env["ONE"], outage=0)
 try:
     gone.kv_set("/shared/plan", value=1)
@@ -449,6 +464,8 @@ const broken = new Client({ url: process.env.PROXY + "/broken", token: process.e
 await broken.open();
 await broken.run_lease_acquire({ key: "broken" });
 await broken.close();
+const moved = new Client({ url: process.env.PROXY + "/moved", token: process.env.ONE });
+await assert.rejects(moved.kv_get({ path: "/shared/plan" }), (e) => e instanceof Refusal && e.status === 307);
 const gone = new Client({ url: process.env.PROXY + "/gone", token: process.env.ONE, outage: 0 });
 await assert.rejects(gone.kv_set({ path: "/shared/plan", value: 1 }), (e) => e instanceof Unanswered && /may have taken effect/.test(e));
 await assert.rejects(gone.kv_get({ path: "/shared/plan" }), (e) => e instanceof Unanswered && !/may have taken effect/.test(e));
