@@ -50,7 +50,7 @@ func planSetup(m machine, chosen []client, project bool) (plans []plan) {
 		for _, f := range c.files(m, project) {
 			p := f.plan(c.name)
 			if to, out := leadsOut(m.top, f.path); project && !f.hook && out {
-				p.state, p.problem = refused, fmt.Errorf("a link leads out of the project, to %s", to)
+				p.state, p.problem = refused, fmt.Errorf("a link leads to %s, which is no file of the project", to)
 			}
 			if project && !p.file.exists {
 				p.file.mode = 0o644 // it is shared with all who have the project
@@ -79,8 +79,8 @@ func planSetup(m machine, chosen []client, project bool) (plans []plan) {
 }
 
 // leadsOut reports whether a file of a project, or a directory above it, is a link to what
-// is outside of the project. A repository of others may have such a link to one of the
-// user's own files.
+// is outside of the project, or git's own. A repository of others may have such a link to
+// one of the user's own files.
 func leadsOut(top, path string) (to string, out bool) {
 	for at := path; at != filepath.Dir(at); at = filepath.Dir(at) { // the file itself may not exist yet
 		to, err := filepath.EvalSymlinks(at)
@@ -88,7 +88,7 @@ func leadsOut(top, path string) (to string, out bool) {
 			continue
 		}
 		rel, err := filepath.Rel(top, to)
-		return to, err != nil || !filepath.IsLocal(rel)
+		return to, err != nil || !filepath.IsLocal(rel) || rel == ".git" || strings.HasPrefix(rel, ".git/")
 	}
 	return "", false
 }

@@ -651,13 +651,16 @@ func TestDirectoriesBehindLinks(t *testing.T) {
 	}
 }
 
-// A repository of others may have links to the user's own files.
+// A repository of others may have links to the user's own files, or to git's.
 func TestAProjectsFilesAreInTheProject(t *testing.T) {
-	for link, to := range map[string]string{
-		"CLAUDE.md": ".bashrc", ".claude/settings.json": ".claude/settings.json", ".mcp.json": "new.json", ".claude": ".claude",
+	for _, c := range [][2]string{
+		{"CLAUDE.md", ".bashrc"}, {"CLAUDE.md", "work/.git/config"},
+		{".claude/settings.json", ".claude/settings.json"}, {".mcp.json", "new.json"}, {".claude", ".claude"}, {".claude", "work/.git"},
 	} {
+		link, to := c[0], c[1]
 		h := newHome(t)
 		h.write(".bashrc", "true\n")
+		h.write("work/.git/config", "[core]\n")
 		h.write(".claude/settings.json", "{}\n")
 		path := filepath.Join(h.path("work"), link)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(h.path(to), path)); err != nil {
