@@ -366,6 +366,7 @@ func (c *conn) start(ctx context.Context, env wire.Message, line []byte) (readin
 		case c.out.write(answer):
 		case c.requests.lost(r):
 			c.server.undo(c.se, r)
+			c.requests.forget(r)
 		default:
 			c.server.retell(c.se)
 		}

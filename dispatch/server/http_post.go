@@ -347,6 +347,7 @@ func (hs *httpSession) undoIf(c *request, lost func() bool) bool {
 		return false
 	}
 	s.undo(hs.se, c)
+	hs.requests.forget(c)
 	return true
 }
 

@@ -268,6 +268,7 @@ func (t *requests) freeLocked(r *request) {
 	delete(t.running, r.key)
 	if r.over != nil {
 		close(r.over)
+		r.over = nil
 	}
 }
 
@@ -278,7 +279,7 @@ func (t *requests) awaitBroken(ctx context.Context, r *request) bool {
 	ctx, cancel := context.WithTimeout(ctx, lateBreak)
 	defer cancel()
 	t.mu.Lock()
-	if t.running[r.key] == r {
+	for t.running[r.key] == r {
 		if r.over == nil {
 			r.over = make(chan struct{})
 		}
@@ -296,7 +297,8 @@ func (t *requests) awaitBroken(ctx context.Context, r *request) bool {
 }
 
 // lost removes a call whose answer could not be written, and reports whether
-// the caller must undo it.
+// the caller must undo it, and then forget it. Until then its id is taken: the same
+// request over another connection would be told what is just being taken back.
 func (t *requests) lost(r *request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -317,6 +319,8 @@ func (t *requests) lostLocked(r *request) bool {
 		return false
 	}
 	t.takeLocked(r)
+	r.unwanted, r.undo = true, true
+	t.running[r.key] = r
 	return true
 }
 
@@ -406,7 +410,7 @@ func (t *requests) cancelEarly(key string) {
 }
 
 // giveUp ends a request whose client is gone. If its answer is ready, the caller
-// must undo the call. Otherwise the call is cancelled, and undone when it returns.
+// must undo the call, as with lost. Otherwise the call is cancelled, and undone when it returns.
 // Both are checked at once, because the answer may become ready at any time.
 func (t *requests) giveUp(r *request, cause error) (undo bool) {
 	t.mu.Lock()

@@ -45,6 +45,43 @@ func TestGivenUpCallIsUndoneOnce(t *testing.T) {
 	}
 }
 
+// A proxy sends a request again whose connection broke with its answer. Until the call is
+// undone, the same request waits: it would be told what is just being taken back.
+func TestARequestWaitsUntilItsLostAnswerIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, lost := range map[string]func(*requests, *request) bool{
+			"given up": func(rs *requests, r *request) bool { return rs.giveUp(r, errClientGone) },
+			"unread":   (*requests).lost,
+		} {
+			rs := requests{share: newShare(t)}
+			begin := func() (*request, error) {
+				return rs.begin(t.Context(), &wire.Message{Key: "1"}, false, 1, call.Call{Name: "1"})
+			}
+			first, _ := begin()
+			rs.settle(first)
+			if !lost(&rs, first) {
+				t.Fatalf("%s: it is not undone", name)
+			}
+			if _, err := begin(); err != (duplicateError{first}) {
+				t.Errorf("%s: while the call is undone, it begins again: %v", name, err)
+			}
+			undone := make(chan bool, 1)
+			go func() { undone <- rs.awaitBroken(t.Context(), first) }()
+			synctest.Wait()
+			if len(undone) > 0 {
+				t.Errorf("%s: it does not wait", name)
+			}
+			rs.forget(first)
+			if !<-undone {
+				t.Errorf("%s: it is refused", name)
+			}
+			if _, err := begin(); err != nil {
+				t.Errorf("%s: when the call is undone: %v", name, err)
+			}
+		}
+	})
+}
+
 // newShare returns the share of an actor that uses nothing else.
 func newShare(t *testing.T) *fair.Share {
 	t.Helper()
