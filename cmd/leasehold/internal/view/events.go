@@ -66,18 +66,22 @@ that revision are no longer kept.`,
 
 func NewHistoryCommand() *cobra.Command {
 	var run, layer string
+	var which leaseKey
 	var s stream
 	cmd := place.WithServer(&cobra.Command{
-		Use:   "history KEY",
+		Use:   "history [KEY | --path PATH]",
 		Short: "Show what happened to a lease or a task",
 		Long: `Show what happened to a lease of the run, in order: who was granted it, waited for
 it, released or lost it, when and why. With --layer it is a lease of a layer.
 KEY may also be the id of a task.`,
 		Example: `  leasehold history file:src/app.ts
   leasehold history output.json --layer S1`,
-		Args: oneKey,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s.args = map[string]any{"run": run, "key": args[0], "scope": "run"}
+			key, err := which.of(args, layer)
+			if err != nil {
+				return err
+			}
+			s.args = map[string]any{"run": run, "key": key, "scope": "run"}
 			if layer != "" {
 				s.args["scope"], s.args["layer"] = "layer", dispatch.PathOf(layer)
 			}
@@ -86,6 +90,7 @@ KEY may also be the id of a task.`,
 	})
 	f := cmd.Flags()
 	RunFlag(cmd, &run)
+	which.flag(cmd)
 	f.StringVar(&layer, "layer", "", "a lease of the layer of the lead at this `path`")
 	s.Flag(cmd, "print JSON, one event per line")
 	CompleteWith(cmd, "layer", CompleteLeads)

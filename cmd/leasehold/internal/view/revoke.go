@@ -11,14 +11,16 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/project"
 )
 
 // NewRevokeCommand takes a lease away.
 func NewRevokeCommand() *cobra.Command {
 	var run, layer, holder, reason string
+	var which leaseKey
 	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
-		Use:   "revoke KEY --reason TEXT",
+		Use:   "revoke [KEY | --path PATH] --reason TEXT",
 		Short: "Take a lease away from its holder",
 		Long: `Take a lease away from its holder, without asking first. The next in line gets it at
 once. The holder is told who revoked it and why, in its next answer and by a
@@ -33,10 +35,13 @@ Exit code 1: nobody held it.`,
 		Example: `  leasehold revoke deploy --reason 'the release is stopped'
   leasehold revoke output.json --layer S1 --reason 'W2 hangs'
   leasehold revoke schema --run build --holder S1/W2 --reason 'it reads no more' --json`,
-		Args: oneKey,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if reason == "" {
 				return exit.Usagef("--reason is missing: the holder is told why")
+			}
+			key, err := which.of(args, layer)
+			if err != nil {
+				return err
 			}
 			scope := "run"
 			if layer != "" {
@@ -47,9 +52,9 @@ Exit code 1: nobody held it.`,
 				return reply.Refused(cmd, err)
 			}
 			defer c.Close()
-			which := leasesOf(run, scope, layer)
-			which["key"], which["holder"], which["reason"] = args[0], dispatch.PathOf(holder), reason
-			answer, err := connection.Call(cmd.Context(), c, "operator_lease_revoke", which)
+			request := leasesOf(run, scope, layer)
+			request["key"], request["holder"], request["reason"] = key, dispatch.PathOf(holder), reason
+			answer, err := connection.Call(cmd.Context(), c, "operator_lease_revoke", request)
 			if err != nil {
 				return reply.Refused(cmd, err)
 			}
@@ -59,7 +64,7 @@ Exit code 1: nobody held it.`,
 			}
 			line := terminal.Line(cmd.OutOrStdout(), answer.Line())
 			if !done.Revoked && !reply.JSON {
-				advice := connection.MeantLease(cmd.Context(), c, leasesOf(run, scope, layer), args[0])
+				advice := connection.MeantLease(cmd.Context(), c, leasesOf(run, scope, layer), key)
 				return exit.Hint(errors.New(line), "%s", strings.TrimPrefix(advice+" leasehold leases shows what is held", " "))
 			}
 			if err := reply.Print(cmd, answer.Object, line); err != nil || done.Revoked {
@@ -70,6 +75,7 @@ Exit code 1: nobody held it.`,
 	})
 	f := cmd.Flags()
 	RunFlag(cmd, &run)
+	which.flag(cmd)
 	f.StringVar(&layer, "layer", "", "a lease of the layer of the lead at this `path`")
 	f.StringVar(&holder, "holder", "", "if several share it, take it only from the actor at this `path`")
 	f.StringVar(&reason, "reason", "", "`text` for the holder")
@@ -80,11 +86,42 @@ Exit code 1: nobody held it.`,
 	return cmd
 }
 
-// oneKey accepts one argument, a key. It refuses an empty one, which is mostly a variable
+// A leaseKey is the key of a lease, given as the only argument or by --path.
+type leaseKey struct{ path string }
+
+func (k *leaseKey) flag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&k.path, "path", "", "in place of KEY: the lease of the file at this `path`, or with DIR/** of everything below a directory")
+	cmd.Args = k.args
+}
+
+// args accepts one argument, a key. It refuses an empty one, which is mostly a variable
 // that is not set.
-func oneKey(cmd *cobra.Command, args []string) error {
-	if len(args) == 1 && args[0] == "" {
+func (k *leaseKey) args(cmd *cobra.Command, args []string) error {
+	switch {
+	case cmd.Flags().Changed("path") && len(args) > 0:
+		return errors.New("give KEY or --path, and not both")
+	case cmd.Flags().Changed("path"):
+		return nil
+	case len(args) == 1 && args[0] == "":
 		return errors.New("KEY must not be empty")
 	}
 	return cobra.ExactArgs(1)(cmd, args)
+}
+
+// of returns the key. A file's is that of its project, so it is a lease of the run.
+func (k *leaseKey) of(args []string, layer string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	if layer != "" {
+		return "", exit.Usagef("--path %s: a file's lease is one of the run, so --layer does not go with it", k.path)
+	}
+	if err := project.CheckOne(k.path); err != nil {
+		return "", exit.Usagef("--path %s: %v", k.path, err)
+	}
+	key, err := project.Path(connection.Here(), k.path)
+	if err != nil {
+		return "", exit.Usagef("--path %s: %v", k.path, err)
+	}
+	return key, nil
 }
