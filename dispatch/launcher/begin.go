@@ -85,10 +85,10 @@ func (l *Launcher) begin(ctx context.Context) error {
 	return nil
 }
 
-// tellLink tells that the daemon has gone, or is back.
+// tellLink tells that the daemon does not answer, or is back.
 func (l *Launcher) tellLink(lost bool) {
 	if lost {
-		l.event(Event{Event: DaemonLost, Text: "the daemon has gone; waiting for it"})
+		l.event(Event{Event: DaemonLost, Text: "the daemon does not answer; waiting for it"})
 	} else {
 		l.event(Event{Event: DaemonBack, Text: "the daemon is back"})
 	}

@@ -31,8 +31,8 @@ const (
 	shortCalls = 64
 )
 
-// ErrDaemonGone ends a run whose daemon did not come back.
-var ErrDaemonGone = errors.New("the daemon has gone, and did not come back")
+// ErrDaemonGone ends a run whose daemon did not answer in time.
+var ErrDaemonGone = errors.New("the daemon stayed away")
 
 // A connection is what a link needs of a [client.Client].
 type connection interface {

@@ -98,9 +98,9 @@ func (l *look) showEmpty(out io.Writer) error {
 	return err
 }
 
-// comeBack connects again after a daemon has gone, as when it restarts.
+// comeBack connects again after a connection was lost, as when the daemon restarts.
 func comeBack(cmd *cobra.Command) (*client.Client, error) {
-	fmt.Fprintln(cmd.ErrOrStderr(), "leasehold: the daemon has gone; this goes on once it is back")
+	fmt.Fprintln(cmd.ErrOrStderr(), "leasehold: the daemon does not answer; this goes on once it does")
 	return awaitDaemon(cmd)
 }
 
