@@ -31,9 +31,12 @@ func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, mark
 	if run, err = caller.askedRun(ctx, run); err != nil {
 		return nil, err
 	}
-	mine := make(map[uuid.UUID]bool)
+	mine := make(map[uuid.UUID]bool) // sessions, and an actor with those that are not connected
 	for _, se := range s.spokenFor(caller, pids, marks) {
 		mine[se.ID()] = true
+	}
+	if caller.Actor().Role != Operator {
+		mine[caller.Actor().ID] = true
 	}
 	return list, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
 		r, ok := getRun(tx, run)
@@ -43,7 +46,7 @@ func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, mark
 		leases := s.leasesOf(r)
 		known := make(map[string]bool)
 		add := func(held *registry.HeldError) {
-			if !mine[held.Holder.Session] && !known[held.Key] {
+			if !mine[held.Holder.Session] && !mine[held.Holder.Actor] && !known[held.Key] {
 				known[held.Key] = true
 				list = append(list, held)
 			}

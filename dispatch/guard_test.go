@@ -421,3 +421,20 @@ func TestTheHooksOfATokenStayInItsRun(t *testing.T) {
 		})
 	}
 }
+
+// The files that a launched agent has leased are its own for all its processes, also if no
+// process of it has resumed the session that leased them since the daemon started.
+func TestNoProcessOfALaunchedAgentFindsItsFilesHeldByAnother(t *testing.T) {
+	inHouse(t, dispatch.Options{}, func(t *testing.T, h *house) {
+		tr := h.started()
+		h.take(tr.cast["root"], dispatch.RunScope, "file:a", time.Hour)
+		h.crash()
+		shell := h.connect(dispatch.Credentials{Token: tr.tokens["root"]}, tr.pid["root"])
+		for who, want := range map[*dispatch.Session]int{shell: 0, h.hook(10).se: 1} {
+			held, err := h.Conflicts(t.Context(), who, nil, nil, "r", []string{"file:a"})
+			if err != nil || len(held) != want {
+				t.Errorf("for %s the file is held by %v, %v", who.Actor().Path, held, err)
+			}
+		}
+	})
+}
