@@ -49,9 +49,9 @@ func TestPartitionsOfAProcessShareCommits(t *testing.T) {
 		for i, e := range engines {
 			answers[i] = make(chan error, 1)
 			go func() { answers[i] <- tryPut(context.Background(), e, "together") }()
-		}
-		for conns.Ready() < len(engines) {
-			time.Sleep(time.Millisecond)
+			for conns.Ready() <= i { // they are sent in this order
+				time.Sleep(time.Millisecond)
+			}
 		}
 		release()
 		for _, answer := range append([]chan error{held}, answers...) {
@@ -195,6 +195,46 @@ func TestPartitionsWaitTogetherForTheDatabase(t *testing.T) {
 	}
 	if trials != 1 {
 		t.Errorf("the database was waited for %d times", trials)
+	}
+}
+
+// TestACommitIsWaitedForOnce lets a database answer no commit of one partition. That of
+// another, which is sent with it, fails with it: to send each alone would take as long
+// again for each of many.
+func TestACommitIsWaitedForOnce(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	conns, err := postgres.Connect(t.Context(), postgres.Options{DSN: dsn, SingleNode: true, Patience: 15 * time.Second, Logf: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conns.Close)
+	var led []*postgres.Engine
+	for partition := range int64(3) {
+		led = append(led, mustOpen(t, postgres.Options{DSN: dsn, Partition: partition + 1, Connections: conns}))
+		put(t, led[partition], "first")
+	}
+	lockPartition(t, dsn, 2)
+	release := lockPartition(t, dsn, 1)
+	errs := make(chan error)
+	commit := func(e *postgres.Engine) { errs <- tryPut(context.Background(), e, "late") }
+	go commit(led[0])
+	for others(t, dsn, "wait_event_type = 'Lock'") == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	go commit(led[1])
+	go commit(led[2])
+	for conns.Ready() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	release()
+	if err := <-errs; err != nil {
+		t.Errorf("the commit before: %v", err)
+	}
+	for range 2 {
+		if err := <-errs; !errors.Is(err, engine.ErrFailed) || !strings.Contains(err.Error(), "did not come back within 15s") {
+			t.Errorf("commit: %v", err)
+		}
 	}
 }
 
