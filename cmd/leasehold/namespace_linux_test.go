@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -52,6 +53,25 @@ func TestADaemonOutsideOfTheContainerGetsNoSignal(t *testing.T) {
 	// A container seldom has XDG_RUNTIME_DIR. The state names the socket there, too.
 	if out, err := callsIn(t, dir, "env")(inside(), "-u", "XDG_RUNTIME_DIR", binary, "tree", "--run", "r"); err != nil || !strings.Contains(out, "root") {
 		t.Errorf("tree, without XDG_RUNTIME_DIR: %v: %s", err, out)
+	}
+}
+
+// A daemon starts where /dev is as the kernel makes it, as in a small virtual machine: udev
+// would add /dev/fd.
+func TestADaemonStartsWithoutDevFD(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	leaseholdIn(t, dir)
+	const script = `
+mkdir dev && touch dev/null && mount --bind /dev/null dev/null && mount --rbind dev /dev && [ ! -e /dev/fd ] || exit 99
+./leasehold call kv_list glob=/shared/** --run r; code=$?
+./leasehold stop
+exit $code`
+	out, err := callsIn(t, dir, "unshare")(nil, "--mount", "--map-root-user", "sh", "-c", script)
+	if code := new(exec.ExitError); err != nil && (!errors.As(err, &code) || code.ExitCode() == 99 || strings.HasPrefix(out, "unshare: ")) {
+		t.Skipf("no namespaces can be made here: %v %s", err, out)
+	} else if err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

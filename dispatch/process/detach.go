@@ -101,7 +101,7 @@ func RunDetach(args []string) error {
 	}
 	// A descriptor that the client inherited, such as a lock that it runs
 	// under, must not stay open for as long as the daemon lives.
-	inherited, err := os.ReadDir("/dev/fd")
+	inherited, err := os.ReadDir(openFiles)
 	if err != nil {
 		return fmt.Errorf("look at the open files: %w", err)
 	}

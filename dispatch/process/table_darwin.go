@@ -10,6 +10,9 @@ import (
 
 const zombie = 5 // SZOMB of sys/proc.h
 
+// openFiles lists the open files of this process.
+const openFiles = "/dev/fd"
+
 // readTable reads all processes from the kernel.
 func readTable() ([]entry, error) {
 	infos, err := unix.SysctlKinfoProcSlice("kern.proc.all")

@@ -10,6 +10,10 @@ import (
 	"github.com/leasehold/leasehold/engine/clock"
 )
 
+// openFiles lists the open files of this process. /dev/fd is a link to it that somebody
+// must make: the kernel alone does not, as in a small virtual machine.
+const openFiles = "/proc/self/fd"
+
 // readTable reads all processes from /proc.
 func readTable() ([]entry, error) {
 	dir, err := os.Open("/proc")
