@@ -31,8 +31,8 @@ var ErrInside = errors.New("a backup must be outside the directory of the state"
 // may have some later ones, each whole and none without those before it. If
 // Backup returns an error, there is no copy.
 //
-// Tables are hard links if dir is on the same disk: they never change. So a
-// copy to the same disk costs little, and protects from mistakes but not from
+// Tables are hard links if dir is on the same disk and that can have them: they
+// never change. So a copy to the same disk costs little, and protects from mistakes but not from
 // the loss of the disk.
 func (e *Engine) Backup(ctx context.Context, dir string) error {
 	var marks []byte
@@ -149,6 +149,16 @@ func (f copiedFile) Write(p []byte) (n int, err error) {
 		return 0, context.Cause(f.ctx)
 	}
 	return f.File.Write(p)
+}
+
+// Link says no more than that it failed where the file system has no hard links, or the
+// system allows none. Pebble copies the file then, but not after an [os.ErrPermission].
+func (s *stateFS) Link(oldname, newname string) error {
+	err := s.FS.Link(oldname, newname)
+	if errors.Is(err, os.ErrPermission) {
+		err = errors.New(err.Error())
+	}
+	return err
 }
 
 // MkdirAll makes directories that only their owner can access.

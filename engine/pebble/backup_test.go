@@ -289,6 +289,30 @@ func TestABackupThatFailsIsNoneAndTheStateGoesOn(t *testing.T) {
 	}
 }
 
+// A backup copies what it cannot link: vfat and many file systems of virtual machines have
+// no hard links, and some systems allow none.
+func TestABackupWithoutHardLinks(t *testing.T) {
+	for _, cause := range []error{syscall.EPERM, syscall.EACCES} {
+		links := 0
+		noLinks := errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind != errorfs.OpLink {
+				return nil
+			}
+			links++
+			return &os.LinkError{Op: "link", Old: op.Path, New: op.Path, Err: cause}
+		})
+		e := mustOpen(t, pebble.Options{Dir: "state", FS: errorfs.Wrap(vfs.NewMem(), noLinks), Logf: t.Logf})
+		mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: engine.Cold + "k", Value: "v"}) })
+		if err := e.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Backup(t.Context(), "backup"); err != nil || links == 0 {
+			t.Errorf("where %d links fail with %v: %v", links, cause, err)
+		}
+		mustClose(t, e)
+	}
+}
+
 // A commit that is in the journal only belongs to the backup.
 func TestABackupHasTheLatestLocalCommit(t *testing.T) {
 	disk := vfs.NewMem()
