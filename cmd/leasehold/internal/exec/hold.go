@@ -195,7 +195,7 @@ func (h *hold) keep(ctx context.Context) *lossError {
 		}
 		if !now().Before(h.lastOrders()) {
 			if lastErr == nil {
-				lastErr = errors.New("leasehold exec did not run for so long")
+				lastErr = errors.New("leasehold exec was stopped, or the machine slept, for too long")
 			}
 			return &lossError{fmt.Sprintf("%s cannot be renewed: %v", h.names(), lastErr), h.deadline()}
 		}
