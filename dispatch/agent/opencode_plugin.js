@@ -45,6 +45,7 @@ export const Leasehold = async ({ directory }) => {
       const answer = await ask({ event: "after", ...agent(input), call: input.callID, tool: input.tool })
       for (const note of [notes.get(input.callID), answer.note]) {
         if (note && typeof output?.output === "string") output.output += "\n\n" + note
+        else if (note) output?.content?.push({ type: "text", text: note }) // of a tool of an MCP server
       }
       notes.delete(input.callID)
     },

@@ -11,7 +11,8 @@ import (
 )
 
 // The plugin runs a tool whose hook was killed, or is stopped and never answers. The
-// tool's model reads that nobody checked, and what a hook says before the tool.
+// tool's model reads that nobody checked, and what a hook says before the tool. The tool is
+// opencode's own, or one of an MCP server, whose result has another form.
 func TestThePluginTellsWhatAHookDidNotCheck(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -24,6 +25,11 @@ const input = { tool: "write", sessionID: "s", callID: "c" }, output = { args: {
 await plugin["tool.execute.before"](input, output)
 await plugin["tool.execute.after"](input, output)
 console.log(output.output)
+
+const other = { args: {}, content: [{ type: "text", text: "looked up" }] }
+await plugin["tool.execute.before"]({ ...input, tool: "other_look" }, other)
+await plugin["tool.execute.after"]({ ...input, tool: "other_look" }, other)
+console.log(other.content.map((part) => part.text).join("\n\n"))
 `
 	for what, want := range map[string]string{
 		"kill -KILL $$":                "nobody checked",
@@ -47,7 +53,8 @@ console.log(output.output)
 		cmd := exec.CommandContext(t.Context(), node, "use.mjs")
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.HasPrefix(string(out), "written\n\n") || !strings.Contains(string(out), want) {
+		own, other, _ := strings.Cut(string(out), "looked up\n\n")
+		if err != nil || !strings.HasPrefix(own, "written\n\n") || !strings.Contains(own, want) || !strings.Contains(other, want) {
 			t.Errorf("%s: %v: %q", what, err, out)
 		}
 	}
