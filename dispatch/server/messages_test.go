@@ -76,7 +76,10 @@ func TestTheAnswerToAMessageIsForTheSubAgentThatWroteIt(t *testing.T) {
 		text, object := b.ask("actor_inbox", `{}`)
 		tells(t, "the main agent", text, object)
 		text, object = b.ask("actor_inbox", `{"as":"y"}`)
-		tells(t, "a sub-agent", text, object, "soon 1", `"as":"y"`)
+		tells(t, "a sub-agent", text, object, "soon 1")
+		if strings.Contains(text+object, `"as"`) {
+			t.Errorf("a sub-agent reads that its message is for a sub-agent of its own: %s", object)
+		}
 		// What one has not read when it ends, the main agent is told.
 		b.ask("hook_party_end", `{"party":"x"}`)
 		text, object = b.ask("actor_inbox", `{}`)
@@ -541,6 +544,10 @@ func TestNoticesOfSubAgentsAreTheirs(t *testing.T) {
 				expect(told{"a": aLost, "b": bLost})
 
 				hook("hook_write", "a", `,"hold_secs":5,"name":"x","writes":[{"run":"r","home":true,"keys":["file:a's"]}]`)
+				say("holder of file:a's", mine)
+				if text := hook("hook_notices", "a", ""); !strings.Contains(text, mine) || strings.Contains(text, "your sub-agent") {
+					t.Errorf("a sub-agent is told by its hook %s", text)
+				}
 				say("holder of file:a's", mine)
 				hook("hook_party_end", "a", "")
 				if m, _ := of.ask(client, of.main).ask("kv_list", `{"glob":"/**"`); !strings.Contains(whole(m), mine) {

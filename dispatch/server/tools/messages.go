@@ -90,8 +90,12 @@ type message struct {
 	As        string `json:"as,omitempty" jsonschema:"which of your sub-agents it is for"`
 }
 
-func messageOf(m mail.Message) message {
-	out := message{MessageID: m.ID.String(), From: m.From, Body: m.Text, At: stampOf(m.At), About: m.About, As: m.Party}
+// messageOf converts a message for the agent that reads it.
+func messageOf(m mail.Message, agent string) message {
+	out := message{MessageID: m.ID.String(), From: m.From, Body: m.Text, At: stampOf(m.At), About: m.About}
+	if m.Party != agent {
+		out.As = m.Party
+	}
 	if m.ReplyTo != uuid.Nil {
 		out.ReplyTo = m.ReplyTo.String()
 	}
@@ -129,10 +133,11 @@ func (l messageList) Text() string {
 }
 
 func readMessages(ctx context.Context, se *dispatch.Session, a inboxArgs) (messageList, error) {
-	list, more, err := se.Inbox(ctx, caller(ctx), a.Wait.duration())
+	agent := caller(ctx)
+	list, more, err := se.Inbox(ctx, agent, a.Wait.duration())
 	out := messageList{Messages: []message{}, More: more}
 	for _, m := range list {
-		out.Messages = append(out.Messages, messageOf(m))
+		out.Messages = append(out.Messages, messageOf(m, agent))
 	}
 	return out, err
 }

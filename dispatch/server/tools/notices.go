@@ -174,7 +174,7 @@ func takeMessages(ctx context.Context, se *dispatch.Session, agent string) (news
 		return nil
 	}
 	for _, m := range list {
-		told := messageOf(m)
+		told := messageOf(m, agent)
 		news = append(news, Notice{Code: messaged, At: told.At, Message: &told, next: ifSeen(ctx, "messages", "; answer with actor_message")})
 	}
 	if more > 0 {
