@@ -316,7 +316,8 @@ func (b *bench) areToldInTime() {
 			a := b.start(client, scenario{ID: id, Steps: []step{
 				one("write", args{"path": b.path(name), "text": "x\n"}),
 				when(id, one("read", args{"path": b.path(name)})),
-				when(id+" again", one("sh", args{"command": "true"})),
+				when(id+" again", one("read", args{"path": b.path("missing")})), // which fails
+				one("sh", args{"command": "true"}),
 				when(id+" at the end", one("sh", args{"command": "true"})),
 			}})
 			a.await(1)
@@ -333,7 +334,7 @@ func (b *bench) areToldInTime() {
 			}
 			b.call("revoke", "file:"+name, "--reason", "it is mine")
 			b.model.open(id + " again")
-			a.await(3)
+			a.await(4)
 			lost := `you lost lease "file:` + name
 			if client != "kimi" {
 				told(lost)

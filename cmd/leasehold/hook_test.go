@@ -551,6 +551,13 @@ func TestTheHookTellsWhatIsNotTold(t *testing.T) {
 		if again := h.run(name, next); again != "" {
 			t.Errorf("%s is told again: %s", name, again)
 		}
+		if name == "gemini" { // which drops what a hook says after a tool that failed
+			leasehold("call", "actor_message", "to=holder of file:"+file, "text=please answer")
+			failed := fmt.Sprintf(`{"cwd":%q,"hook_event_name":"AfterTool","tool_name":"replace","tool_response":{"llmContent":"no match","error":{"message":"no match"}}}`, shop)
+			if said, told := h.run(name, failed), h.run(name, next); said != "" || !strings.Contains(told, "please answer") {
+				t.Errorf("after a tool that failed, %s is told %s; after the next, %s", name, said, told)
+			}
+		}
 		if client.stop != "" {
 			leasehold("call", "actor_message", "to=holder of file:"+file, "text=stay")
 			if told := h.run(name, fmt.Sprintf(client.stop, shop)); !strings.Contains(told, `"decision":"block"`) || !strings.Contains(told, "stay") {

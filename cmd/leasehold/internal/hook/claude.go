@@ -32,6 +32,8 @@ type claudeInput struct {
 	ToolUse string `json:"tool_use_id"`
 	AgentID string `json:"agent_id"`
 	Input   any    `json:"tool_input"`
+
+	Response any `json:"tool_response"`
 }
 
 // text is textOf the input of the tool.

@@ -46,6 +46,7 @@ type event struct {
 
 	compacted bool // the conversation goes on, and its model has forgotten much of it
 	resumed   bool // the conversation goes on, and its session may be another
+	unheard   bool // a note would not reach the model, though it does at other events of this kind
 
 	// For the use of a tool:
 	use       string   // its id

@@ -242,7 +242,7 @@ func (g *guard) tell(ctx context.Context, tool string, args map[string]any) (ver
 // most of what was said, news also says what the agent holds. At a call of a leasehold tool it does not ask,
 // because the answer of that tool contains the news. known reports whether the daemon has answered.
 func (g *guard) news(ctx context.Context) (text string, known bool) {
-	if g.event.ours || !slices.Contains(g.client.tells, g.event.kind) {
+	if g.event.ours || g.event.unheard || !slices.Contains(g.client.tells, g.event.kind) {
 		return "", false
 	}
 	if g.connect(false) != nil {

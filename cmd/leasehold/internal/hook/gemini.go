@@ -13,8 +13,10 @@ var gemini = client{
 		switch in.Event {
 		case "BeforeTool":
 			e.kind = before
-		case "AfterTool":
+		case "AfterTool": // if the tool has failed, its model reads the error alone
 			e.kind = after
+			response, _ := in.Response.(map[string]any)
+			e.unheard = response["error"] != nil
 		case "AfterAgent":
 			e.kind = stop
 		}

@@ -73,6 +73,7 @@ func TestWhatClientsSay(t *testing.T) {
 			event{kind: before, name: "BeforeTool", dir: "/w", files: []string{"a"}},
 		},
 		{"gemini", `{"hook_event_name":"AfterTool","tool_name":"run_shell_command","tool_input":{"command":"make"}}`, event{kind: after, name: "AfterTool", use: fingerprint("make"), shell: true}},
+		{"gemini", `{"hook_event_name":"AfterTool","tool_name":"read_file","tool_response":{"llmContent":"File not found: a","error":{"message":"File not found: a"}}}`, event{kind: after, name: "AfterTool", unheard: true}},
 		{"gemini", `{"hook_event_name":"BeforeTool","tool_name":"mcp_leasehold_lease_renew"}`, event{kind: before, name: "BeforeTool", ours: true}},
 		{
 			"opencode", `{"event":"before","dir":"/w","session":"ses_1","main":true,"call":"c","tool":"edit","args":{"filePath":"/w/a"}}`,
