@@ -180,22 +180,29 @@ func TestTheHookNamesTheSubAgentOfACall(t *testing.T) {
 	}
 }
 
-// A sub-agent may go on with the files of the agent that starts it. When it has ended, the
+// A sub-agent may go on with the files of the agent that gives it work. When it has ended, the
 // agent keeps what it has taken meanwhile.
 func TestAnAgentLeavesItsFilesToItsSubAgents(t *testing.T) {
 	t.Parallel()
 	newDir(t)
 	startDaemon(t)
 	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
-	h := newHooked(t, shop)
+	h := &hooked{t: t, dir: shop, pid: os.Getpid()} // as those clients find it that do not name theirs
 	h.mayWrite("a.ts", "")
 	h.mayNotWrite("a.ts", `,"agent_id":"s"`)
-	starts := `{"cwd":%q,"hook_event_name":%q,"tool_name":"Agent"}`
-	h.run("claude", fmt.Sprintf(starts, shop, "PreToolUse"))
+	gives := `{"cwd":%q,"hook_event_name":%q,"tool_name":%q}`
+	h.run("claude", fmt.Sprintf(gives, shop, "PreToolUse", "Agent"))
 	h.mayWrite("a.ts", `,"agent_id":"s"`)
 	h.mayWrite("b.ts", "")
-	h.run("claude", fmt.Sprintf(starts, shop, "PostToolUse"))
+	h.run("claude", fmt.Sprintf(gives, shop, "PostToolUse", "Agent"))
 	h.mayNotWrite("b.ts", `,"agent_id":"s"`)
+	for client, tools := range map[string][]string{"claude": {"SendMessage", "Workflow"}, "copilot": {"write_agent"}, "qwen": {"send_message", "workflow"}} {
+		for _, tool := range tools {
+			h.mayWrite(tool, "")
+			h.run(client, fmt.Sprintf(gives, shop, "PreToolUse", tool))
+			h.mayWrite(tool, `,"agent_id":"s"`)
+		}
+	}
 }
 
 // A model whose conversation goes on in another process is told that what it held there

@@ -15,7 +15,7 @@ var claude = client{
 			e.files = named(in.text("file_path"), in.text("notebook_path"))
 		case "Bash", "PowerShell":
 			e.shell = true
-		case "Agent", "Task":
+		case "Agent", "Task", "SendMessage", "Workflow":
 			e.delegates = true
 		}
 	}),

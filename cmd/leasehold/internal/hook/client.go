@@ -53,7 +53,7 @@ type event struct {
 	files     []string // that the tool will write, as the client names them
 	shell     bool     // the tool runs a command, which may write any file
 	ours      bool     // the tool is leasehold's
-	delegates bool     // the tool starts a sub-agent or waits for one
+	delegates bool     // the tool gives work to sub-agents or waits for one
 
 	input map[string]any // what the tool is to be called with instead, all or some of it; nil: as it is
 }

@@ -26,7 +26,7 @@ var copilot = client{
 		case "Bash":
 			e.shell = true
 			e.use = fingerprint(in.text("command")) // Copilot gives no id of the use
-		case "Agent", "Task":
+		case "Agent", "Task", "write_agent":
 			e.delegates = true
 		}
 		if e.ours && e.kind == before && e.party != "" {

@@ -20,7 +20,7 @@ var qwen = client{
 			e.files = named(in.text("file_path"), in.text("notebook_path"))
 		case "run_shell_command":
 			e.shell = true
-		case "agent":
+		case "agent", "send_message", "workflow":
 			e.delegates = true
 		}
 		if takesAs.MatchString(in.Tool) && e.kind == before && e.party != "" && in.text("as") != e.party {
