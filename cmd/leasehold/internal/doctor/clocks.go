@@ -95,6 +95,7 @@ func than(by time.Duration) string {
 const (
 	clockLook  = 200 * time.Millisecond
 	clockSlack = 20 * time.Millisecond // more than a slewed clock deviates in that time
+	pastSlack  = time.Minute           // for files that were written on a machine with another clock
 )
 
 // examineClock compares the wall clock with the monotonic one, and with times
@@ -111,28 +112,29 @@ func examineClock() []finding {
 			"let one service keep the time, and have it slew the clock; leases, claims and delays do not depend on it, run_at and retention do",
 		}}
 	}
-	if past := knownPast(); now.Before(past) {
+	if what, past := knownPast(); now.Before(past.Add(-pastSlack)) {
 		return []finding{{
-			"clock", fault, fmt.Sprintf("the wall clock says %s, and something here is of %s", now.UTC().Format(time.RFC3339), past.UTC().Format(time.RFC3339)),
+			"clock", fault, fmt.Sprintf("the wall clock says %s, and %s is of %s", now.UTC().Format(time.RFC3339), what, past.UTC().Format(time.RFC3339)),
 			"set the clock; until then tasks with a run_at come late, and what has ended is kept too long",
 		}}
 	}
 	return []finding{{Check: "clock", Level: fine, What: fmt.Sprintf("wall and monotonic time agree to %v over %v", (wall - steady).Abs().Round(time.Microsecond), clockLook)}}
 }
 
-// knownPast returns a time that is certainly past: when this program was built
-// or the state was last written.
-func knownPast() (past time.Time) {
-	past = build.Read().Time
+// knownPast returns a time that is certainly past, and what is of that time: this
+// program, or a file of the state.
+func knownPast() (what string, past time.Time) {
+	what, past = "this binary", build.Read().Time
 	dir, err := place.State()
 	if err != nil {
-		return past
+		return what, past
 	}
-	files, _ := os.ReadDir(filepath.Join(dir, "db"))
+	db := filepath.Join(dir, "db")
+	files, _ := os.ReadDir(db)
 	for _, f := range files {
 		if info, err := f.Info(); err == nil && info.ModTime().After(past) {
-			past = info.ModTime()
+			what, past = filepath.Join(db, f.Name()), info.ModTime()
 		}
 	}
-	return past.Add(-time.Minute) // allows for files that were written on a machine with another clock
+	return what, past
 }

@@ -18,6 +18,25 @@ import (
 	"github.com/leasehold/leasehold/engine/pebble"
 )
 
+// Where the wall clock is behind a file of the state, as on a board whose clock has no
+// battery, doctor names the file and its time.
+func TestAWallClockBehindTheState(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", home)
+	file := filepath.Join(home, "leasehold", "db", "000002.log")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(24 * time.Hour)
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chtimes(file, later, later)); err != nil {
+		t.Fatal(err)
+	}
+	want := file + " is of " + later.UTC().Format(time.RFC3339)
+	if found := examineClock(); len(found) != 1 || found[0].Level != fault || !strings.HasSuffix(found[0].What, want) {
+		t.Errorf("%+v, want one that ends with %s", found, want)
+	}
+}
+
 func TestClocksAreCompared(t *testing.T) {
 	wall := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	before := clocks{BootID: "a", RunningMS: 100_000, Wall: wall}
