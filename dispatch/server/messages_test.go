@@ -155,12 +155,12 @@ func TestAHookAndARefusalNameNoToolThatIsHidden(t *testing.T) {
 			if !strings.HasPrefix(refused, "no lease of yours has this lease_id") {
 				t.Errorf("the renewal is refused with %s", refused)
 			}
-			for _, name := range strings.Fields(want.names) {
+			for name := range strings.FieldsSeq(want.names) {
 				if !strings.Contains(told, name) {
 					t.Errorf("with the tools %q a hook does not name %s: %s", tools, name, told)
 				}
 			}
-			for _, name := range strings.Fields(want.namesNot) {
+			for name := range strings.FieldsSeq(want.namesNot) {
 				if strings.Contains(told, name) || strings.Contains(refused, name) {
 					t.Errorf("with the tools %q, %s is named:\n%s\n%s", tools, name, told, refused)
 				}

@@ -654,8 +654,12 @@ func TestDirectoriesBehindLinks(t *testing.T) {
 // A repository of others may have links to the user's own files, or to git's.
 func TestAProjectsFilesAreInTheProject(t *testing.T) {
 	for _, c := range [][2]string{
-		{"CLAUDE.md", ".bashrc"}, {"CLAUDE.md", "work/.git/config"},
-		{".claude/settings.json", ".claude/settings.json"}, {".mcp.json", "new.json"}, {".claude", ".claude"}, {".claude", "work/.git"},
+		{"CLAUDE.md", ".bashrc"},
+		{"CLAUDE.md", "work/.git/config"},
+		{".claude/settings.json", ".claude/settings.json"},
+		{".mcp.json", "new.json"},
+		{".claude", ".claude"},
+		{".claude", "work/.git"},
 	} {
 		link, to := c[0], c[1]
 		h := newHome(t)
