@@ -69,7 +69,7 @@ func TestExecAsksAgainWhatIsRefusedForThePresent(t *testing.T) {
 	d := startMeasured(t)
 	r := startRelay(t, strings.TrimPrefix(d.url, "http://"))
 	refusals := []string{"UNAVAILABLE", "LIMIT", "UNAVAILABLE", "LIMIT"}
-	r.refuse("lease_acquire_many", "UNAVAILABLE", "UNAVAILABLE")
+	r.refuse("lease_acquire_many", refusals...)
 	r.refuse("lease_renew", refusals...)
 	end, said := startExec(t, r, newActor(t, "r", "root", "root"), "true", "--wait", "600")
 	if n := r.toRefuse(); n != 0 {

@@ -88,13 +88,16 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Message }
 
-// DiskFull reports whether the daemon has no room for what the call would store. Neither
-// another connection nor a call a moment later helps.
-func (r *Refusal) DiskFull() bool {
+// Passing reports whether the same call may be served a moment later: the daemon, or one
+// of its limits, refuses it for the present. That does not help a call that is itself too
+// large, nor one that finds the disk full.
+func (r *Refusal) Passing() bool {
 	var data struct {
 		DiskFull bool `json:"disk_full"`
+		TooLarge bool `json:"too_large"`
 	}
-	return json.Unmarshal(r.Object, &data) == nil && data.DiskFull
+	_ = json.Unmarshal(r.Object, &data) // without them it is neither
+	return r.Code == "UNAVAILABLE" && !data.DiskFull || r.Code == "LIMIT" && !data.TooLarge
 }
 
 // Call calls a tool. A refusal is returned as a [*Refusal], and so are arguments with

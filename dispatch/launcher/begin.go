@@ -127,7 +127,7 @@ func (l *Launcher) attach(ctx context.Context, c connection) error {
 		_, err := c.Call(ctx, "operator_launch_started", started)
 		refusal, refused := errors.AsType[*client.Refusal](err)
 		switch {
-		case refused && refusal.Code == "UNAVAILABLE", err != nil && !refused:
+		case refused && refusal.Passing(), err != nil && !refused:
 			return err
 		case refused: // it was counted as lost, or its run has ended
 			a.ask(stopOrder(refusal.Message))

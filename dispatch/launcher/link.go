@@ -122,7 +122,7 @@ func (l *link) served(ctx context.Context, short bool, tool string, args, answer
 				return fmt.Errorf("the answer of %s cannot be read: %w", tool, err)
 			}
 			return nil
-		case errors.As(err, &refusal) && (refusal.Code != "UNAVAILABLE" || refusal.DiskFull()):
+		case errors.As(err, &refusal) && !refusal.Passing():
 			return err
 		case refusal != nil && unserved.IsZero():
 			unserved = time.Now()
@@ -131,8 +131,10 @@ func (l *link) served(ctx context.Context, short bool, tool string, args, answer
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
-		l.drop(c)
-		if refusal != nil { // its run goes to another server
+		if refusal == nil || refusal.Code == "UNAVAILABLE" { // it broke, or its run goes to another server
+			l.drop(c)
+		}
+		if refusal != nil {
 			select {
 			case <-time.After(redialPause):
 			case <-ctx.Done():
@@ -223,7 +225,7 @@ func refused(err error) bool {
 	var turnedAway *server.HelloError
 	switch {
 	case errors.As(err, &refusal):
-		return refusal.Code != "UNAVAILABLE"
+		return !refusal.Passing()
 	case errors.As(err, &turnedAway):
 		return turnedAway.Code == "FORBIDDEN" || turnedAway.Code == "INVALID_ARGUMENT"
 	}

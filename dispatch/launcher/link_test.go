@@ -26,7 +26,8 @@ type daemon struct {
 	refuses  error // to attach
 	calls    []string
 	breaks   int // so many connections break, each at its next call
-	busy     int // so many calls cannot be served
+	busy     int // so many calls are refused
+	refusal  client.Refusal
 	still    int // so many connections answer nothing, each from its next call on
 	told     []bool
 }
@@ -78,7 +79,7 @@ func (l *line) Call(ctx context.Context, tool string, _ any) (client.Answer, err
 	}
 	if l.busy > 0 {
 		l.busy--
-		return client.Answer{}, &client.Refusal{Code: "UNAVAILABLE", Message: "the partition goes to another server; try again"}
+		return client.Answer{}, &l.refusal
 	}
 	l.calls = append(l.calls, tool)
 	return client.Answer{Object: []byte(`{}`)}, nil
@@ -281,26 +282,61 @@ func TestTurnedAwayIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// A daemon that cannot serve a call, because the run goes to another server, is asked
-// again on a new connection. It is not asked for ever.
-func TestACallThatCannotBeServedIsMadeAgain(t *testing.T) {
+// A call that is refused for the present is made again, on a new connection if its run may
+// have gone to another server. It is not made for ever, and not at all if the refusal lasts.
+func TestACallThatIsRefusedForThePresentIsMadeAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		refusal  client.Refusal
+		passes   bool
+		attached int
+	}{
+		"the run goes to another server": {client.Refusal{Code: "UNAVAILABLE"}, true, 3},
+		"the disk is full":               {refusal("UNAVAILABLE", `{"disk_full":true}`), false, 0},
+		"a limit is reached":             {refusal("LIMIT", `{"max":1}`), true, 0},
+		"it is too large":                {refusal("LIMIT", `{"max":1,"too_large":true}`), false, 0},
+		"it is forbidden":                {client.Refusal{Code: "FORBIDDEN"}, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &daemon{busy: 3, refusal: test.refusal}
+				l := linked(t, d, nil)
+				if err := l.Call(t.Context(), "report"); (err == nil) != test.passes || d.attached != test.attached {
+					t.Fatalf("%v, attached %d times", err, d.attached)
+				}
+				d.busy = 1 << 30
+				began, patience := time.Now(), time.Duration(0)
+				if test.passes {
+					patience = launcher.Patience
+				}
+				if err := l.Call(t.Context(), "report"); !errors.As(err, new(*client.Refusal)) {
+					t.Errorf("error %v", err)
+				}
+				if took := time.Since(began); took < patience || took > patience+time.Second {
+					t.Errorf("it was made for %v", took)
+				}
+			})
+		})
+	}
+}
+
+func refusal(code, object string) client.Refusal {
+	return client.Refusal{Code: code, Answer: client.Answer{Object: []byte(object)}}
+}
+
+// A daemon that does not let the launcher attach for the present is asked again.
+func TestALauncherThatIsRefusedForThePresentAttachesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &daemon{busy: 3}
+		limit := refusal("LIMIT", `{}`)
+		d := &daemon{refuses: &limit}
 		l := linked(t, d, nil)
-		if err := l.Call(t.Context(), "report"); err != nil {
-			t.Fatal(err)
-		}
-		if len(d.calls) != 1 || d.attached != 3 {
-			t.Errorf("%d calls, attached %d times", len(d.calls), d.attached)
-		}
-		d.busy = 1 << 30
-		began := time.Now()
-		var refusal *client.Refusal
-		if err := l.Call(t.Context(), "report"); !errors.As(err, &refusal) {
-			t.Errorf("error %v", err)
-		}
-		if took := time.Since(began); took < launcher.Patience || took > launcher.Patience+time.Second {
-			t.Errorf("it was asked for %v", took)
+		d.breaks = 1
+		time.AfterFunc(time.Second, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.refuses = nil
+		})
+		if err := l.Call(t.Context(), "report"); err != nil || len(d.calls) != 1 {
+			t.Errorf("%v, calls %v", err, d.calls)
 		}
 	})
 }

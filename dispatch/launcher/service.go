@@ -98,7 +98,7 @@ func (l *Launcher) awaitRun(ctx context.Context, s Service) error {
 			return nil
 		case !errors.As(err, &refusal):
 			l.link.drop(c) // connected opens it again, until the link gives up
-		case refusal.Code != "NOT_FOUND" && refusal.Code != "UNAVAILABLE":
+		case refusal.Code != "NOT_FOUND" && !refusal.Passing():
 			return err
 		case s.Waiting != nil:
 			s.Waiting(refusal.Message)

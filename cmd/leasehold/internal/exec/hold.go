@@ -96,7 +96,7 @@ func (h *hold) margin() time.Duration { return min(execGrace, h.cfg.ttl/4) }
 func (h *hold) confirm(ctx context.Context) error {
 	patience := time.Now().Add(execOutage)
 	for failures := 0; ; {
-		bounded, cancel := context.WithTimeoutCause(ctx, h.cfg.ttl, errors.New("the daemon does not answer"))
+		bounded, cancel := context.WithTimeoutCause(ctx, min(h.cfg.ttl, connection.HelloTimeout), errors.New("the daemon does not answer"))
 		err := h.renew(bounded)
 		cancel()
 		switch {
@@ -113,11 +113,10 @@ func (h *hold) confirm(ctx context.Context) error {
 	}
 }
 
-// refused returns the refusal of a call if it is for good. With UNAVAILABLE and LIMIT the
-// daemon refuses it for the present.
+// refused returns the refusal of a call if it is for good.
 func refused(err error) *client.Refusal {
 	refusal, ok := errors.AsType[*client.Refusal](err)
-	if !ok || refusal.Code == "UNAVAILABLE" || refusal.Code == "LIMIT" {
+	if !ok || refusal.Passing() {
 		return nil
 	}
 	return refusal

@@ -60,7 +60,7 @@ func (h *hold) obtain(ctx context.Context) error {
 			return h.confirm(ctx)
 		case ctx.Err() != nil:
 			return context.Canceled
-		case errors.As(err, &refusal) && (refusal.Code != "UNAVAILABLE" || refusal.DiskFull() || time.Until(end) <= 0):
+		case errors.As(err, &refusal) && (!refusal.Passing() || time.Until(end) <= 0):
 			advice := adviceOf(refusal)
 			if advice.Ticket == "" {
 				return h.inFlags(err, refusal, advice.before)

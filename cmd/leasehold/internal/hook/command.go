@@ -368,10 +368,10 @@ func (g *guard) take(ctx context.Context, settings project.Settings, list []targ
 	return verdict{note: "leasehold does not refuse this write, as it is set to report only: " + listed(taken.Overruled, "; ")}, nil
 }
 
-// insist repeats the call while the daemon answers UNAVAILABLE: after a restart of the
+// insist repeats the call while the daemon refuses it for the present: after a restart of the
 // daemon, the session that holds the leases may not be back yet. A daemon that ended
 // before it answered is asked again once it is back, because it keeps the leases of
-// others. A full disk does not become free by asking.
+// others.
 func (g *guard) insist(ctx context.Context, args map[string]any) (answer mcp.Answer, err error) {
 	for {
 		answer, err = g.call(ctx, "hook_write", args)
@@ -383,7 +383,7 @@ func (g *guard) insist(ctx context.Context, args map[string]any) (answer mcp.Ans
 			if err := g.connect(true); err != nil {
 				return answer, err
 			}
-		case !refused || refusal.Code != "UNAVAILABLE" || refusal.DiskFull():
+		case !refused || !refusal.Passing():
 			return answer, err
 		}
 		if connection.Pause(ctx, connection.RetryAfter(0)) != nil {
