@@ -161,6 +161,7 @@ type request struct {
 	wait         time.Duration // how long the server may wait before it answers
 	key          string        // identifies the call each time it is sent
 	session      string        // the session in which it was sent last
+	insists      bool          // it is sent again also while a limit refuses it
 	version      string        // that the entry must have; "0": there must be none; "": any
 }
 
@@ -179,7 +180,7 @@ func (c *Client) do(ctx context.Context, r *request, out any) error {
 		err := c.try(ctx, r, r.wait+answerTimeout, out)
 		sent = sent || r.session != "" && err != nil && reached(err)
 		switch {
-		case err == nil || !retriable(err):
+		case err == nil || !retriable(err) && !(r.insists && limited(err)):
 			return err
 		case ctx.Err() != nil:
 			c.cancelLater(r)
@@ -239,6 +240,12 @@ func reached(err error) bool {
 func retriable(err error) bool {
 	refusal, ok := errors.AsType[*Error](err)
 	return !errors.Is(err, ErrClosed) && (!ok || refusal.passing() || refusal.Code == sessionOver)
+}
+
+// limited reports whether a limit refused a call for the present.
+func limited(err error) bool {
+	refusal, ok := errors.AsType[*Error](err)
+	return ok && refusal.Code == "LIMIT" && !refusal.unfit()
 }
 
 // untrusted reports whether a call failed because of the server's certificate, which

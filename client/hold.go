@@ -128,7 +128,9 @@ func (h *hold) third() time.Duration {
 }
 
 // patience is how long one renewal may take before another is tried.
-func (h *hold) patience() time.Duration { return max(h.ttl/6, 100*time.Millisecond) }
+func (h *hold) patience() time.Duration {
+	return min(max(h.ttl/6, 100*time.Millisecond), answerTimeout)
+}
 
 // nextLook is the time until the next look at the clock. A timer stops while
 // the machine sleeps.

@@ -33,7 +33,7 @@ func (c *Client) RunSingleton(ctx context.Context, s Singleton) error {
 				return l.Release(context.WithoutCancel(ctx))
 			}
 			return nil
-		case errors.Is(err, ErrClosed), ok && !refusal.passing() && refusal.Code != "LIMIT":
+		case errors.Is(err, ErrClosed), ok && !refusal.passing() && !limited(err):
 			return err
 		case err != nil: // no server answers, or the line is full; either can change
 			c.log.Warn("a singleton waits", "key", s.Key, "err", err)

@@ -258,7 +258,7 @@ func shortened(text string, most int) string {
 }
 
 func (s *shift) taskRequest(t *Task, what string, in any) *request {
-	return &request{method: http.MethodPost, path: "/tasks/" + url.PathEscape(t.ID) + "/" + what, body: encode(in)}
+	return &request{method: http.MethodPost, path: "/tasks/" + url.PathEscape(t.ID) + "/" + what, body: encode(in), insists: true}
 }
 
 // A submission is the end of a task in the form of the API.
@@ -287,7 +287,7 @@ func (c *Client) submit(ctx context.Context, s submission) error {
 
 func (c *Client) submitAll(ctx context.Context, list []item) ([]submitted, error) {
 	var done struct{ Tasks []submitted }
-	if err := c.do(ctx, &request{method: http.MethodPost, path: "/tasks/submit", body: tasksOf(list, nil)}, &done); err != nil {
+	if err := c.do(ctx, &request{method: http.MethodPost, path: "/tasks/submit", body: tasksOf(list, nil), insists: true}, &done); err != nil {
 		return nil, err
 	}
 	if len(done.Tasks) != len(list) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -503,6 +504,41 @@ func TestABadCertificateIsNotTriedAgain(t *testing.T) {
 	options.Servers = append(options.Servers, good.URL)
 	if _, err := client.Open(t.Context(), options); client.CodeOf(err) != "UNAUTHENTICATED" {
 		t.Errorf("the next server is not asked: %v", err)
+	}
+}
+
+// A limit that is reached when a task ends does not cost its result.
+func TestAWorkerTellsAResultAgainThatALimitRefuses(t *testing.T) {
+	var claimed, refused atomic.Bool
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := strings.TrimPrefix(r.URL.Path, "/api/v1"); {
+		case path == "/tasks/next" && claimed.CompareAndSwap(false, true):
+			_, _ = io.WriteString(w, `{"tasks":[{"task_id":"1","token":1}]}`)
+		case path == "/tasks/submit" && refused.CompareAndSwap(false, true):
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, `{"code":"LIMIT","message":"too many bytes of calls","max":1}`)
+		case path == "/tasks/submit":
+			_, _ = io.WriteString(w, `{"tasks":[{"task_id":"1"}]}`)
+		case path == "/tasks/next", path == "/session/notices":
+			<-r.Context().Done()
+		default:
+			_, _ = io.WriteString(w, `{"session":"s"}`)
+		}
+	}))
+	defer server.Close()
+	var said bytes.Buffer
+	c, err := client.Open(t.Context(), client.Options{Servers: []string{server.URL}, Token: "lh_a", Log: slog.New(slog.NewTextHandler(&said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.Work(ctx, client.Worker{Queues: []string{"q"}, Handle: func(context.Context, *client.Task) (any, error) {
+		stop()
+		return nil, nil
+	}})
+	if err := errors.Join(err, c.Close()); err != nil || strings.Contains(said.String(), "was not told") {
+		t.Errorf("%v, log: %s", err, said.String())
 	}
 }
 
