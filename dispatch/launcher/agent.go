@@ -114,7 +114,12 @@ func (a *agentProcess) run(ctx context.Context) (end tools.LaunchExit) {
 	}
 	started := false
 	if tree != nil {
-		defer func() { clearWorktree(ctx, tree, started, end.Status == "succeeded") }()
+		defer func() {
+			why := clearWorktree(ctx, tree, started, end.Status == "succeeded")
+			l.mu.Lock()
+			l.kept[o.ActorID] = why
+			l.mu.Unlock()
+		}()
 	}
 
 	set, err := profile.Launch(a.task(directory, p))

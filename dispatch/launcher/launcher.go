@@ -79,6 +79,7 @@ type Launcher struct {
 	running int                        // agents whose processes are not gone
 	agents  map[string]*agentProcess   // by actor id, until their end is reported
 	results map[string]json.RawMessage // by actor id, for those whose end was reported
+	kept    map[string]string          // by actor id, why its worktree is kept although it succeeded
 	hurry   chan struct{}              // closed when there is no grace any more
 	wg      sync.WaitGroup             // one for each agent
 }
@@ -103,7 +104,7 @@ func newLauncher(opts Options) *Launcher {
 	l := &Launcher{
 		opts: opts, began: time.Now(), instance: rand.Text(), teller: newTeller(opts.Events),
 		agents: make(map[string]*agentProcess), hurry: make(chan struct{}), parting: make(chan struct{}),
-		results: make(map[string]json.RawMessage),
+		results: make(map[string]json.RawMessage), kept: make(map[string]string),
 	}
 	l.link = newLink(func(ctx context.Context) (connection, error) { return opts.Connect(ctx) }, l.parting)
 	l.link.hurried = func() {

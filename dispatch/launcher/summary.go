@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // A Summary is the result of a run.
@@ -70,7 +71,7 @@ func (l *Launcher) finish(ctx context.Context) (Summary, error) {
 		Counts: map[string]int{}, Directory: l.opts.Directory.Path, Actors: over.Actors,
 	}
 	for i, a := range s.Actors {
-		s.Actors[i].Result = l.results[a.ActorID]
+		s.Actors[i].Result, s.Actors[i].Kept = l.results[a.ActorID], wire.Informative(l.kept[a.ActorID])
 		if a.Worktree == "" { // perhaps nobody was there to tell of it
 			s.Actors[i].Worktree = place{path: l.opts.Directory.actor(a.Path, a.ActorID)}.keptWorktree()
 		}

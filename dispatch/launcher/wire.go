@@ -40,6 +40,7 @@ type Actor struct {
 	BudgetUSD  *float64        `json:"budget_usd,omitempty"`
 	Result     json.RawMessage `json:"result,omitempty"`
 	Worktree   string          `json:"worktree,omitempty"`
-	LeasesHeld []LeaseName     `json:"leases_held,omitempty"` // at its exit, which released them
+	Kept       string          `json:"worktree_kept,omitempty"` // why, although it succeeded; known only where it ran
+	LeasesHeld []LeaseName     `json:"leases_held,omitempty"`   // at its exit, which released them
 	LeasesLost []LeaseName     `json:"leases_lost,omitempty"`
 }

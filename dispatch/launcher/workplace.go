@@ -35,14 +35,19 @@ func (a *agentProcess) workplace(ctx context.Context, p place) (directory string
 
 // clearWorktree removes the worktree if the actor is done with it and nothing in it must
 // be kept. What was there before this life is kept for an actor that never started. An
-// error also keeps it.
-func clearWorktree(ctx context.Context, tree *process.Worktree, started, succeeded bool) {
+// error also keeps it. why says why it is kept of an actor that succeeded.
+func clearWorktree(ctx context.Context, tree *process.Worktree, started, succeeded bool) (why string) {
 	switch {
 	case !started && tree.Made:
 		_ = tree.Undo(ctx)
 	case succeeded:
-		_, _, _ = tree.RemoveIfClean(ctx)
+		_, why, err := tree.RemoveIfClean(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		return why
 	}
+	return ""
 }
 
 // directory is where an actor works if it has no worktree of its own: relative

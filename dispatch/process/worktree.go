@@ -279,8 +279,7 @@ func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string,
 	if !w.own(ctx) {
 		return false, "it is no longer a worktree of its repository", nil
 	}
-	// In a submodule git would run what its configuration names. It removes no worktree with
-	// submodules in any case.
+	// In a submodule git would run what its configuration names.
 	status, err := git(ctx, w.Path, "status", "--porcelain", "--ignore-submodules=dirty")
 	if err != nil {
 		return false, "", fmt.Errorf("worktree %s: %w", w.Path, err)
@@ -299,6 +298,13 @@ func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string,
 	if head != w.Base {
 		return false, "its branch " + w.Branch + " has new commits", nil
 	}
+	submodule, err := w.submodule(ctx)
+	if err != nil {
+		return false, "", fmt.Errorf("worktree %s: %w", w.Path, err)
+	}
+	if submodule != "" {
+		return false, fmt.Sprintf("its submodule %s was checked out, and may have work", submodule), nil
+	}
 	if _, err := git(ctx, w.repository, "worktree", "remove", w.Path); err != nil {
 		return false, "", fmt.Errorf("remove worktree %s: %w", w.Path, err)
 	}
@@ -307,6 +313,34 @@ func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string,
 		return true, "", fmt.Errorf("remove branch %s: %w", w.Branch, err)
 	}
 	return true, "", nil
+}
+
+// submodule returns a submodule in whose directory there is something, or of which commits
+// are left, or "". git status shows no files there unless it is checked out. If it is, git
+// would run what its configuration names, so nobody looks whether there is work in it.
+func (w *Worktree) submodule(ctx context.Context) (name string, err error) {
+	index, err := git(ctx, w.Path, "ls-files", "--stage", "-z")
+	if err != nil {
+		return "", err
+	}
+	for entry := range strings.SplitSeq(index, "\x00") {
+		if what, path, _ := strings.Cut(entry, "\t"); strings.HasPrefix(what, "160000 ") {
+			if name = path; !empty(filepath.Join(w.Path, path)) {
+				return name, nil
+			}
+		}
+	}
+	modules, err := git(ctx, w.Path, "rev-parse", "--path-format=absolute", "--git-path", "modules")
+	if err != nil || empty(modules) {
+		return "", err
+	}
+	return cmp.Or(name, "of an earlier commit"), nil
+}
+
+// empty reports whether there is nothing in a directory, or no directory.
+func empty(dir string) bool {
+	files, err := os.ReadDir(dir)
+	return len(files) == 0 && (err == nil || errors.Is(err, fs.ErrNotExist))
 }
 
 // notRepository returns a clearer error if git failed because dir is in no

@@ -138,6 +138,39 @@ func TestWorktreeWithoutWorkLeavesNothing(t *testing.T) {
 	remove(t, w, "") // again
 }
 
+// What is in the directory of a submodule is shown by no status of its worktree.
+func TestAWorktreeWithSubmodulesIsRemovedUnlessOneWasCheckedOut(t *testing.T) {
+	checkout := func(t *testing.T, path string) {
+		git(t, path, "-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init")
+	}
+	for name, c := range map[string]struct {
+		work func(t *testing.T, path string)
+		why  string
+	}{
+		"untouched":               {func(*testing.T, string) {}, ""},
+		"a new file":              {func(t *testing.T, path string) { write(t, filepath.Join(path, "new"), "") }, "not committed"},
+		"a file in its directory": {func(t *testing.T, path string) { write(t, filepath.Join(path, "module", "new"), "") }, "its submodule module was checked out"},
+		"checked out":             {checkout, "its submodule module was checked out"},
+		"checked out once": {func(t *testing.T, path string) {
+			checkout(t, path)
+			git(t, path, "submodule", "--quiet", "deinit", "--force", "module")
+		}, "its submodule module was checked out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repo := repository(t)
+			git(t, repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", repository(t), "module")
+			commit(t, repo, "module")
+			before := traces(t, repo)
+			w := makeWorktree(t, repo, filepath.Join(t.TempDir(), "w"), "leasehold/r/a")
+			c.work(t, w.Path)
+			remove(t, w, c.why)
+			if exists(w.Path) != (c.why != "") || c.why == "" && traces(t, repo) != before {
+				t.Errorf("left: %s", traces(t, repo))
+			}
+		})
+	}
+}
+
 func TestWorktreeWithWorkIsKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		work func(w *process.Worktree)

@@ -138,7 +138,11 @@ func drawSummary(s launcher.Summary, p terminal.Paint) string {
 	b.WriteString(t.Render(p))
 	for _, a := range s.Actors {
 		if a.Worktree != "" {
-			fmt.Fprintf(&b, "worktree of %s: %s\n", terminal.Printable(a.Path), terminal.Printable(a.Worktree))
+			fmt.Fprintf(&b, "worktree of %s: %s", terminal.Printable(a.Path), terminal.Printable(a.Worktree))
+			if a.Kept != "" {
+				fmt.Fprintf(&b, " (%s)", terminal.Printable(a.Kept))
+			}
+			b.WriteString("\n")
 		}
 	}
 	if first, ok := s.FirstFailed(); ok && !s.Interrupted { // a long table makes the counts scroll away
