@@ -221,17 +221,19 @@ func (c clientConfig) paths(home, here string) (paths []string) {
 }
 
 // inProject reports whether a file may have come with the repository that this directory
-// is in, and is not one of the user's own.
-func (c clientConfig) inProject(file string) bool {
-	if home, err := os.UserHomeDir(); err == nil && file == filepath.Join(home, c.file) {
-		return false
-	}
+// is in. What is in the home directory has not, even if that is a repository.
+func inProject(file string) bool {
+	home, _ := os.UserHomeDir()
 	here, _ := os.Getwd()
 	p, _ := project.Of(here)
 	return slices.ContainsFunc([]string{here, p.Top}, func(dir string) bool {
-		below, err := filepath.Rel(dir, file)
-		return err == nil && filepath.IsLocal(below)
+		return within(dir, file) && !(within(dir, home) && within(home, file))
 	})
+}
+
+func within(dir, path string) bool {
+	below, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(below)
 }
 
 func (c clientConfig) examine(ctx context.Context, at []string, file string) (found []finding) {
@@ -249,15 +251,9 @@ func (c clientConfig) examine(ctx context.Context, at []string, file string) (fo
 	}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		if e := servers[name]; e.isOurs(name) {
-			start := func(say sayFunc) string { return c.start(ctx, at, e, say) }
-			switch {
-			case len(at) == 0:
+			start := func(say sayFunc) string { return c.start(ctx, at, inProject(file), e, say) }
+			if len(at) == 0 {
 				start = func(sayFunc) string { return notStarted(e) }
-			case c.inProject(file) && !e.isPlain():
-				start = func(say sayFunc) string {
-					say(note, "was not started: the file may have come with the repository, and runs more than leasehold mcp", "read it; leasehold setup --project writes one that doctor starts")
-					return ""
-				}
 			}
 			found = append(found, c.rules.examine(file+": "+name, e, start)...)
 		}
@@ -316,21 +312,19 @@ func (e entry) isOurs(name string) bool {
 	return strings.Contains(name, "leasehold") || err == nil && strings.Contains(string(text), "leasehold")
 }
 
-// isPlain reports whether a server is this program, connects to a daemon of this machine
-// and gets no variables. Such a one can do nothing that its user does not want.
+// isPlain reports whether a server is this program, or the one that its user calls by the
+// name leasehold, connects to a daemon of this machine and gets no variables. Such a one can
+// do nothing that its user does not want.
 func (e entry) isPlain() bool {
-	if e.command() == "" {
-		return true // there is nothing to start
-	}
 	path, err := exec.LookPath(e.command())
 	if err != nil {
-		return true // nor here
+		return false
 	}
 	there, err := os.Stat(path)
 	own, _ := os.Executable()
 	this, ownErr := os.Stat(own)
 	args := e.arguments()
-	return err == nil && ownErr == nil && os.SameFile(there, this) && len(args) > 0 && args[0] == "mcp" &&
+	return (e.command() == "leasehold" || err == nil && ownErr == nil && os.SameFile(there, this)) && args[0] == "mcp" &&
 		e["env"] == nil && e["environment"] == nil &&
 		!slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--server") }) // it would get the user's token
 }

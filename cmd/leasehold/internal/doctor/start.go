@@ -23,7 +23,8 @@ const startTimeout = 10 * time.Second
 // start starts a client's server as the client does, with the environment that
 // the client gives it, and has it say what it would connect to, which must be the
 // daemon at one of these places. It starts no daemon, and so is of no use where none runs.
-func (c clientConfig) start(ctx context.Context, at []string, e entry, say sayFunc) (connects string) {
+// Of the servers that a repository may have brought, it starts only plain ones.
+func (c clientConfig) start(ctx context.Context, at []string, brought bool, e entry, say sayFunc) (connects string) {
 	command := e.command()
 	args := e.arguments()
 	if command == "" || !slices.Contains(args, "mcp") { // another server, or an unknown wrapper
@@ -31,6 +32,10 @@ func (c clientConfig) start(ctx context.Context, at []string, e entry, say sayFu
 	}
 	if _, err := osexec.LookPath(command); err != nil {
 		return "" // reported as a separate fault
+	}
+	if brought && !e.isPlain() {
+		say(note, "was not started: the file may have come with the repository, and runs more than leasehold mcp", "read it; leasehold setup --project writes one that doctor starts")
+		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
