@@ -2,6 +2,7 @@ package hook
 
 import (
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -15,8 +16,10 @@ var claude = client{
 			e.files = named(in.text("file_path"), in.text("notebook_path"))
 		case "Bash", "PowerShell":
 			e.shell = true
-		case "Agent", "Task", "SendMessage", "Workflow":
+		case "Agent", "Task", "Workflow":
 			e.delegates = true
+		case "SendMessage": // whoever reports to the agent above goes on with its files
+			e.delegates = !slices.Contains([]string{"main", "team-lead"}, in.text("to"))
 		}
 	}),
 	answer: answerClaude,

@@ -43,6 +43,8 @@ func TestWhatClientsSay(t *testing.T) {
 		{"opencode", `{"event":"before","tool":"other_edit","args":{"filePath":{"a":1},"patchText":null}}`, event{kind: before, name: "before"}},
 		{"claude", `{"hook_event_name":"PostToolUse","tool_name":"Bash","tool_input":{"command":"make"}}`, event{kind: after, name: "PostToolUse", shell: true}},
 		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"Agent"}`, event{kind: before, name: "PreToolUse", delegates: true}},
+		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"SendMessage","tool_input":{"to":"a1","message":"go on"}}`, event{kind: before, name: "PreToolUse", delegates: true}},
+		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"SendMessage","tool_input":{"to":"main","message":"half done"},"agent_id":"g"}`, event{kind: before, name: "PreToolUse", party: "g"}},
 		{"claude", `{"hook_event_name":"Stop","stop_hook_active":false}`, event{kind: stop, name: "Stop"}},
 		{"gemini", `{"hook_event_name":"AfterAgent"}`, event{kind: stop, name: "AfterAgent"}},
 		{"claude", `{"hook_event_name":"SubagentStop","agent_id":"g"}`, event{kind: partyEnd, name: "SubagentStop", party: "g"}},
