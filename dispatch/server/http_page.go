@@ -131,7 +131,7 @@ func (e *endpoint) pageSession(actor dispatch.Actor) pageSession {
 	return pageSession{Role: string(actor.Role), Name: actor.Name, Version: e.server.opts.Version}
 }
 
-var errCode = errors.New("this link has been used, has expired, or is for a browser of another user")
+var errCode = errors.New("this link has been used, has expired, or is for a browser of another user; leasehold open --print prints one for any browser")
 
 // foreign reports whether a request comes from a process of another user of this machine.
 // One that is on another machine, or that the kernel does not list, is none, and root's is

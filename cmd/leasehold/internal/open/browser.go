@@ -7,27 +7,26 @@ import (
 	"syscall"
 )
 
-// start opens a link in the user's browser. It returns false if there is no
-// desktop. It does not wait for the browser, because some opener programs stay
-// until the browser is closed.
-func start(link string) bool {
-	opener := "xdg-open"
+// opener returns the program that opens a link in the user's browser, or "" if there is
+// no desktop.
+func opener() string {
+	name := "xdg-open"
 	switch {
 	case runtime.GOOS == "darwin":
-		opener = "open"
+		name = "open"
 	case os.Getenv("WSL_DISTRO_NAME") != "":
-		opener = "wslview"
+		name = "wslview"
 	case os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "":
-		return false
+		return ""
 	}
-	path, err := exec.LookPath(opener)
-	if err != nil {
-		return false
-	}
-	cmd := exec.Command(path, link)
+	path, _ := exec.LookPath(name) // without it, a desktop is of no use
+	return path
+}
+
+// start has a program open a link. It does not wait for it, because some stay until the
+// browser is closed.
+func start(opener, link string) bool {
+	cmd := exec.Command(opener, link)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // not reached by Ctrl-C
-	if cmd.Start() != nil {
-		return false
-	}
-	return cmd.Process.Release() == nil
+	return cmd.Start() == nil && cmd.Process.Release() == nil
 }

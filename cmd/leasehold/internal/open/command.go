@@ -52,7 +52,11 @@ With --role reader the page shows everything and changes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
-			l, err := ask(cmd, role, base, !onlyPrint && !reply.JSON)
+			browser := ""
+			if !onlyPrint && !reply.JSON {
+				browser = opener()
+			}
+			l, err := ask(cmd, role, base, browser != "")
 			if err != nil {
 				return reply.Refused(cmd, err)
 			}
@@ -65,8 +69,7 @@ With --role reader the page shows everything and changes nothing.`,
 				_, err = fmt.Fprintln(out, l.URL)
 				return err
 			}
-			browser := start(l.URL)
-			if browser {
+			if browser != "" && start(browser, l.URL) {
 				fmt.Fprintln(out, "Opening the page in your browser. If nothing opens, use this link:")
 			} else {
 				fmt.Fprintln(out, "There is no desktop here. Open this link in a browser:")
