@@ -216,3 +216,25 @@ func (s *street) connectAs(house int, h server.Hello, who process.Peer) *caller 
 	p.greet(h)
 	return &caller{peer: p}
 }
+
+// A partition may leave a server and come back, again and again: the sessions of an actor
+// keep their room there no longer than the partition.
+func TestAPartitionTakesTheRoomOfItsSessionsAlong(t *testing.T) {
+	inStreet(t, 2, 2, func(s *street) {
+		t := s.T
+		s.end(1)
+		m := &mover{street: s, fs: vfs.NewMem()}
+		m.to(0)
+		token := s.actor(s.operator(0), s.runs()[1], "root", "root")
+		w := &web{daemon: s.houses[0].daemon, client: s.houses[0].client, token: token}
+		session := w.open(t)
+		for range sessionsInStreet {
+			m.to(1)
+			m.to(0)
+			if resp, body := w.do(t, "POST", ping, session...); resp.StatusCode != 200 {
+				t.Fatalf("it comes back: %s %s", resp.Status, body)
+			}
+		}
+		w.open(t)
+	})
+}

@@ -134,40 +134,28 @@ func (e *endpoint) session(r *http.Request, handle string, actor dispatch.Actor)
 	if handle == "" {
 		return nil, http.StatusBadRequest, fmt.Errorf("header %s is missing: send initialize first", sessionHeader)
 	}
-	e.mu.Lock()
-	hs = e.sessions[handle]
-	ended := e.ends[handle]
-	e.mu.Unlock()
-	if ended != nil { // until then it could be resumed
-		select {
-		case <-ended:
-		case <-r.Context().Done():
-			return nil, http.StatusServiceUnavailable, context.Cause(r.Context())
-		}
-	}
-	if hs == nil {
-		if hs, err = e.resume(r, handle, actor); err != nil {
-			if errors.Is(err, dispatch.ErrUnauthenticated) {
-				return nil, http.StatusNotFound, errNoSession
-			}
-			return nil, http.StatusServiceUnavailable, err
-		}
-	}
-	if hs.se.Actor().ID != actor.ID {
+	hs, err = e.find(r, handle, actor)
+	switch {
+	case errors.Is(err, dispatch.ErrUnauthenticated), err == nil && hs.se.Actor().ID != actor.ID:
 		return nil, http.StatusNotFound, errNoSession
+	case err != nil:
+		return nil, http.StatusServiceUnavailable, err
 	}
 	return hs, 0, nil
 }
 
-// resume resumes a session from before the daemon's restart, once for all requests
-// that arrive before it is there.
-func (e *endpoint) resume(r *http.Request, handle string, actor dispatch.Actor) (*httpSession, error) {
-	resumed, err, _ := e.resumes.Do(handle+" "+actor.ID.String(), func() (any, error) {
+// find returns the session with a handle. It resumes one from before the daemon's
+// restart, once for all requests that arrive before it is there.
+func (e *endpoint) find(r *http.Request, handle string, actor dispatch.Actor) (*httpSession, error) {
+	found, err, _ := e.resumes.Do(handle+" "+actor.ID.String(), func() (any, error) {
 		e.mu.Lock()
-		hs := e.sessions[handle]
+		hs, ended := e.sessions[handle], e.ends[handle]
 		e.mu.Unlock()
 		if hs != nil {
 			return hs, nil
+		}
+		if ended != nil {
+			<-ended // until then it could be resumed
 		}
 		hs, err := e.open(r, actor.ID, handle)
 		if err != nil {
@@ -176,13 +164,13 @@ func (e *endpoint) resume(r *http.Request, handle string, actor dispatch.Actor) 
 		// The session was initialized, because otherwise its client would have no
 		// id.
 		hs.client.initialized.Store(true)
-		hs.touch()
+		hs.touch() // the request may be refused
 		return hs, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return resumed.(*httpSession), nil
+	return found.(*httpSession), nil
 }
 
 // during returns a context that also ends with the session or the daemon.

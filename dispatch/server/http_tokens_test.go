@@ -144,6 +144,7 @@ func TestAVoidTokenIsGivenNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newProgram(t, newWeb(t, server.Options{}))
 				other := p.another("other").open()
+				other.want(201, "POST", "/leases", `{"key":"late","ttl_secs":600}`)
 				busy := other.want(201, "POST", "/leases", `{"key":"busy","ttl_secs":600}`).text("lease_id")
 				_, token, err := p.state.ReissueToken(t.Context(), "r", "w", 10*time.Second)
 				if err != nil {
@@ -159,6 +160,9 @@ func TestAVoidTokenIsGivenNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer stream.Body.Close()
+				go func() { // answered after the stream has ended
+					p.ask("POST", "/leases", `{"key":"late","wait_secs":50}`)
+				}()
 				session := p.web.open(t)
 				answers := make(chan string, 3)
 				for _, ask := range []func() (status int, body string){
@@ -199,7 +203,7 @@ func TestAVoidTokenIsGivenNothing(t *testing.T) {
 				if _, _ = io.Copy(io.Discard, stream.Body); ctx.Err() != nil {
 					t.Error("the stream does not end")
 				}
-				time.Sleep(30 * time.Second)
+				time.Sleep(time.Minute)
 				other.want(201, "POST", "/leases", `{"key":"kept"}`)
 			})
 		})

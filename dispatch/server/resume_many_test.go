@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -82,4 +83,74 @@ func TestANewSessionTakesNoneFromAClientThatComesBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A client deletes its session, and one of its requests arrives while the calls are
+// cancelled. The request does not resume the session, which would then not end.
+func TestARequestResumesNoSessionThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		ends := make(chan (<-chan struct{}), 1)
+		var se *dispatchSession
+		w.AddTestTool("block", func(ctx context.Context, by *dispatchSession) string {
+			slow, cancel := context.WithCancel(ctx)
+			defer cancel()
+			for range 300_000 { // they end after slow, one after the other
+				_, stop := context.WithCancel(slow)
+				defer stop()
+			}
+			se = by
+			ends <- slow.Done()
+			<-slow.Done()
+			return ""
+		})
+		session := w.open(t)
+		var calls sync.WaitGroup
+		calls.Go(func() { w.do(t, "POST", block, session...) })
+		ending := <-ends
+		calls.Go(func() {
+			if resp, body := w.do(t, "DELETE", "", session...); resp.StatusCode != 204 {
+				t.Errorf("DELETE: %s %s", resp.Status, body)
+			}
+		})
+		<-ending
+		if resp, body := w.do(t, "POST", ping, session...); resp.StatusCode != 404 {
+			t.Errorf("a request meanwhile: %s %s", resp.Status, body)
+		}
+		calls.Wait()
+		synctest.Wait()
+		if se.Context().Err() == nil {
+			t.Error("the session goes on")
+		}
+	})
+}
+
+// The room of a session is free once, however its end becomes known.
+func TestTheRoomOfASessionIsFreeOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{ActorHTTPSessions: 2}})
+		w.open(t)
+		w.do(t, "DELETE", "", w.open(t)...)
+		synctest.Wait()
+		w.open(t)
+		if resp, body := w.do(t, "POST", initialize); resp.StatusCode != 503 {
+			t.Errorf("a third session: %s %s", resp.Status, body)
+		}
+	})
+}
+
+// A program comes back to its session after a restart of the daemon, is refused, and is
+// gone: the session ends when it has been idle.
+func TestASessionEndsThatWasResumedForARefusedRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.NewMem()
+		p := newProgram(t, newWebOf(t, newDaemonOn(t, fs, clock.Clock{}, server.Options{}))).open()
+		p.want(201, "POST", "/leases", `{"key":"k","ttl_secs":60,"keep_alive":true}`)
+		p.close()
+		p.daemon = newDaemonOn(t, fs, clock.Clock{}, server.Options{})
+		p.listen(t)
+		p.want(403, "GET", "/runs/r/events/stream", "") // which is an operator's
+		time.Sleep(time.Hour)
+		p.another("other").open().want(201, "POST", "/leases", `{"key":"k"}`)
+	})
 }

@@ -43,6 +43,9 @@ type street struct {
 	hang    atomic.Bool
 }
 
+// sessionsInStreet is how many HTTP sessions an actor may have at a house.
+const sessionsInStreet = 8
+
 // A cutWire is a connection between houses that can break just when an answer comes.
 type cutWire struct {
 	net.Conn
@@ -101,7 +104,7 @@ func newStreet(t *testing.T, houses, partitions int) *street {
 	for n := range houses {
 		d := &daemon{}
 		metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "of house ", n) })
-		d.Server = server.New(nil, server.Options{Partitions: partitions, Metrics: metrics, Elsewhere: func(p int) (*server.Way, <-chan struct{}) {
+		d.Server = server.New(nil, server.Options{Transport: server.Transport{ActorHTTPSessions: sessionsInStreet}, Partitions: partitions, Metrics: metrics, Elsewhere: func(p int) (*server.Way, <-chan struct{}) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if at := s.leaders[p]; at >= 0 && at != n {
