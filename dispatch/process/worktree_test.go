@@ -202,7 +202,6 @@ func TestWorktreeWithWorkIsKept(t *testing.T) {
 	}
 }
 
-// An actor that is started again finds its kept worktree.
 // An agent that may write only in its worktree does not get what it wrote there run.
 func TestNothingThatAWorktreeNamesIsRun(t *testing.T) {
 	for name, hide := range map[string]func(t *testing.T, repo, path string) string{
@@ -249,6 +248,7 @@ func TestNothingThatAWorktreeNamesIsRun(t *testing.T) {
 	}
 }
 
+// An actor that is started again finds its kept worktree.
 func TestKeptWorktreeIsTakenOver(t *testing.T) {
 	repo := repository(t)
 	path := filepath.Join(t.TempDir(), "wt")
@@ -270,6 +270,7 @@ func TestKeptWorktreeIsTakenOver(t *testing.T) {
 }
 
 // So is one whose branch was left: its work is not committed.
+// An actor that is started again finds its kept worktree.
 func TestKeptWorktreeIsTakenOverOnWhateverBranch(t *testing.T) {
 	for name, leave := range map[string][]string{
 		"mine": {"-c", "mine"}, "leasehold/run/W1-mine": {"-c", "leasehold/run/W1-mine"}, "": {"--detach"},

@@ -25,16 +25,7 @@ import (
 func TestPartitionsOfAProcessShareCommits(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.Database(t)
-	conns, err := postgres.Connect(t.Context(), postgres.Options{DSN: dsn, SingleNode: true, Logf: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conns.Close)
-	var led []*postgres.Engine
-	for partition := range int64(5) {
-		led = append(led, mustOpen(t, postgres.Options{DSN: dsn, Partition: partition + 1, Connections: conns}))
-		put(t, led[partition], "first")
-	}
+	conns, led := lead(t, postgres.Options{DSN: dsn}, 5)
 	// together has engines commit at once, and returns their errors: the writer takes
 	// all of them when it has the answer to a commit that waits for a lock, and whose error is
 	// the first.
@@ -204,16 +195,7 @@ func TestPartitionsWaitTogetherForTheDatabase(t *testing.T) {
 func TestACommitIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.Database(t)
-	conns, err := postgres.Connect(t.Context(), postgres.Options{DSN: dsn, SingleNode: true, Patience: 15 * time.Second, Logf: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conns.Close)
-	var led []*postgres.Engine
-	for partition := range int64(3) {
-		led = append(led, mustOpen(t, postgres.Options{DSN: dsn, Partition: partition + 1, Connections: conns}))
-		put(t, led[partition], "first")
-	}
+	conns, led := lead(t, postgres.Options{DSN: dsn, Patience: 15 * time.Second}, 3)
 	lockPartition(t, dsn, 2)
 	release := lockPartition(t, dsn, 1)
 	errs := make(chan error)
@@ -236,6 +218,23 @@ func TestACommitIsWaitedForOnce(t *testing.T) {
 			t.Errorf("commit: %v", err)
 		}
 	}
+}
+
+// lead opens the first partitions of a database over shared connections.
+func lead(t *testing.T, o postgres.Options, partitions int64) (*postgres.Connections, []*postgres.Engine) {
+	t.Helper()
+	o.SingleNode, o.Logf = true, t.Logf
+	conns, err := postgres.Connect(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conns.Close)
+	var led []*postgres.Engine
+	for partition := range partitions {
+		led = append(led, mustOpen(t, postgres.Options{DSN: o.DSN, Partition: partition + 1, Connections: conns}))
+		put(t, led[partition], "first")
+	}
+	return conns, led
 }
 
 // lockPartition makes commits of a partition wait until release is called.
