@@ -34,7 +34,7 @@ func (c clientConfig) start(ctx context.Context, at []string, brought bool, e en
 		return "" // reported as a separate fault
 	}
 	if brought && !e.isPlain() {
-		say(note, "was not started: the file may have come with the repository, and runs more than leasehold mcp", "read it; leasehold setup --project writes one that doctor starts")
+		say(note, "was not started, since it may have come with the repository, and is more than leasehold mcp: it names another program, variables or a server elsewhere", "read it before its client starts it")
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
