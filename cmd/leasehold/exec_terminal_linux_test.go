@@ -190,4 +190,33 @@ func TestExecLeavesTheTerminalToTheProgram(t *testing.T) {
 		c.sees("no leases")
 		c.sees("now 0")
 	})
+
+	// Nobody renews it meanwhile. Only if nobody else takes it, the program goes on.
+	t.Run("Ctrl-Z may last longer than the lease", func(t *testing.T) {
+		c := openConsole(t, env, "sh", "-i")
+		c.sees("say: ")
+		for _, taken := range []bool{false, true} {
+			c.types(`leasehold exec --lease d --ttl 2 -- sh -c 'read x; echo rea""dy; read x; echo "read $x by $LEASEHOLD_LEASE"'` + "\nstart\n")
+			c.sees("ready")
+			c.types(ctrlZ)
+			c.sees("say: ")
+			c.types("until leasehold leases | grep -q 'no leases'; do :; done; echo it has exp''ired\n")
+			c.sees("it has expired")
+			c.sees("say: ")
+			if taken {
+				c.types("leasehold exec --lease d -- echo it is mi''ne\n")
+				c.sees("it is mine")
+				c.sees("say: ")
+			}
+			c.types("fg\n")
+			if !taken {
+				c.types("words\n")
+				c.sees("read words by d")
+			}
+			c.sees("say: ")
+			c.types("echo now $?\n")
+			c.sees(map[bool]string{false: "now 0", true: "now 76"}[taken])
+			c.sees("say: ")
+		}
+	})
 }

@@ -40,6 +40,8 @@ const (
 	// that takes over from one that was killed needs some seconds.
 	releaseTimeout = 10 * time.Second
 
+	// heldTimeout is how long the daemon may take to say whether leases are still held that
+	// exec could not renew in time.
 	heldTimeout = 2 * time.Second
 )
 
@@ -180,7 +182,8 @@ type lossError struct {
 func (e *lossError) Error() string { return e.why }
 
 // keep renews the leases until ctx ends, and then returns nil. If the leases
-// are lost or are about to be, it returns why.
+// are lost or are about to be, it returns why. If it was too late to renew them because
+// this process could not run, it asks the daemon once.
 func (h *hold) keep(ctx context.Context) *lossError {
 	every := min(h.cfg.ttl/3, maxRenewal)
 	var lastErr error
@@ -192,14 +195,17 @@ func (h *hold) keep(ctx context.Context) *lossError {
 		case <-ctx.Done():
 			return nil
 		}
-		if !now().Before(h.lastOrders()) {
-			if lastErr == nil {
-				lastErr = errors.New("leasehold exec was stopped, or the machine slept, for too long")
-			}
-			return &lossError{fmt.Sprintf("%s cannot be renewed: %v", h.names(), lastErr), h.deadline()}
-		}
 		left := h.lastOrders().Sub(now())
-		if failures == 0 && len(h.link.dialer.Servers()) > 1 {
+		late := left <= 0 && lastErr == nil // this process was stopped, or the machine slept
+		switch {
+		case late: // the daemon still renews what nobody else has taken
+			left = heldTimeout
+			if by := h.deadline().Sub(now()); by > 0 {
+				left = min(left, by/2)
+			}
+		case left <= 0:
+			return &lossError{fmt.Sprintf("%s cannot be renewed: %v", h.names(), lastErr), h.deadline()}
+		case failures == 0 && len(h.link.dialer.Servers()) > 1:
 			left /= 2 // if the server stands still, another has time to answer
 		}
 		bounded, cancel := context.WithTimeoutCause(ctx, left, errors.New("the daemon does not answer"))
@@ -220,6 +226,9 @@ func (h *hold) keep(ctx context.Context) *lossError {
 			return &lossError{why: fmt.Sprintf("%s: %v", h.names(), err)}
 		}
 		lastErr = err
+		if late {
+			lastErr = fmt.Errorf("leasehold exec was stopped, or the machine slept, for too long; %w", err)
+		}
 		failures++
 		next = connection.RetryAfter(failures)
 	}

@@ -32,6 +32,8 @@ type job struct {
 	grace       time.Duration    // of the watchdog
 	process     *process.Process // nil before the start
 	interrupted bool             // exec itself got a SIGINT, and passed it on
+	suspended   bool             // the program is stopped until the leases are known to be held
+	renewed     chan struct{}    // receives a value after a renewal
 
 	mu       sync.Mutex
 	watchdog *process.Watchdog // nil after the end
@@ -92,7 +94,7 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 		return err
 	}
 	defer release()
-	j := &job{mark: connection.ExecMark + "=" + uuid.NewString(), grace: min(orphanGrace, h.margin()/4)}
+	j := &job{renewed: make(chan struct{}, 1), mark: connection.ExecMark + "=" + uuid.NewString(), grace: min(orphanGrace, h.margin()/4)}
 	if err := j.guard(link); err != nil {
 		return err
 	}
@@ -107,7 +109,13 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	// If no new watchdog can be started, the old one still guards the program,
 	// but no longer keeps the connection open.
 	h.linked = func() { _ = j.guard(link) }
-	h.renewed = func() { j.arm(h) }
+	h.renewed = func() {
+		j.arm(h)
+		select {
+		case j.renewed <- struct{}{}:
+		default: // already pending
+		}
+	}
 	lost := make(chan *lossError, 1)
 	go func() { lost <- h.keep(ctx) }() // ends at finish
 	p := terminal.PaintFor(cmd.ErrOrStderr())
@@ -177,12 +185,17 @@ func (j *job) guard(link *execLink) error {
 
 // arm lets the watchdog end the program if exec is stopped (SIGSTOP) and neither
 // renews the leases nor ends the program itself. The program is gone by the
-// deadline then, too. Otherwise exec acts before the watchdog does.
+// deadline then, too. Otherwise exec acts before the watchdog does: if it is late, it asks
+// the daemon first.
 func (j *job) arm(h *hold) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	within := h.deadline().Sub(now()) - h.margin()/2
+	if !now().Before(h.lastOrders()) {
+		within = 2 * heldTimeout
+	}
 	if j.watchdog != nil && !j.disarmed {
-		j.watchdog.Within(max(1, h.deadline().Sub(now())-h.margin()/2))
+		j.watchdog.Within(within)
 	}
 }
 
@@ -229,7 +242,12 @@ func (j *job) start(h *hold) error {
 func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, lost <-chan *lossError, say func(e *lossError, ended bool)) *lossError {
 	defer j.process.TakeTerminal()
 	for {
+		if j.suspended && now().Before(h.deadline()) {
+			j.suspended = false
+			j.process.GiveTerminal()
+		}
 		select {
+		case <-j.renewed:
 		case s := <-signals:
 			j.interrupted = j.interrupted || s == syscall.SIGINT
 			_ = j.process.Signal(s.(syscall.Signal)) // an error means that it has just ended
@@ -281,8 +299,8 @@ func (j *job) end(ctx context.Context, grace time.Duration, signals <-chan os.Si
 }
 
 // suspend stops exec because the program was stopped, so that the shell takes
-// over. The program continues when exec does. If no shell controls exec, exec
-// is not stopped and continues at once.
+// over. The program continues when exec does, and when the leases are held: they may have
+// expired meanwhile. If no shell controls exec, exec is not stopped and continues at once.
 func (j *job) suspend(h *hold) {
 	j.disarm(true)
 	defer func() {
@@ -290,10 +308,5 @@ func (j *job) suspend(h *hold) {
 		j.arm(h)
 	}()
 	j.process.TakeTerminal()
-	if err := terminal.Suspend(); err != nil {
-		return
-	}
-	if now().Before(h.deadline()) {
-		j.process.GiveTerminal()
-	}
+	j.suspended = terminal.Suspend() == nil
 }
