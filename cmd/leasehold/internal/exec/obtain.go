@@ -80,9 +80,13 @@ func (h *hold) obtain(ctx context.Context) error {
 			// The session has ended, as when this process was stopped (Ctrl-Z) for too
 			// long. Nothing is held in it, so another one waits in its place.
 			h.link.hello = h.link.first
-		case failures > 0 && time.Now().After(patience):
+		case failures > 0 && time.Now().After(patience) && refusal == nil:
 			return err
 		default:
+			if h.waits != nil && refusal != nil && refusal.Code == "LIMIT" {
+				h.waits(refusal.Message)
+				h.waits = nil
+			}
 			if failures++; failures == 1 {
 				patience = time.Now().Add(execOutage)
 			}
