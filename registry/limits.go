@@ -43,7 +43,10 @@ var nextSteps = []struct{ which, next string }{
 	{"connections of one ", "end some clients first"},
 	{"waiting calls in the daemon", "try again later"},
 	{"waiting calls of one ", "let one end first"},
+	{"bytes of waiting calls in the daemon", "try again later"},
+	{"bytes of waiting calls of one ", "let one end first"},
 	{"calls under way on one connection", "wait for an answer first"},
+	{"bytes of calls under way in the daemon", "try again later"},
 	{"bytes of calls under way ", "wait for an answer first"},
 }
 

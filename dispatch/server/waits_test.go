@@ -185,7 +185,7 @@ func TestBytesOfWaitingCallsOfAnActorAreLimited(t *testing.T) {
 		second := d.pipe(t)
 		second.greet(hello)
 		second.call(1, "block", large)
-		if m := second.receive(); !strings.Contains(m.text(), "bytes of calls under way of one actor that wait, at most 33554432") {
+		if m := second.receive(); !strings.Contains(m.text(), "bytes of waiting calls of one actor, at most 33554432; let one end first") {
 			t.Errorf("the ninth: %.200s", m.text())
 		}
 		d.dial(t, "other").call(1, "block", large)

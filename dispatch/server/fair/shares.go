@@ -34,9 +34,9 @@ const (
 	MaxWaits      = 16384
 
 	// MaxArrived is the total size of the messages of all running calls in the
-	// daemon, and MaxArrivedWaits how much of it calls take that wait. The rest is
-	// for calls that end soon, such as renewals and releases.
-	// MaxActorArrivedWaits is for the calls of one actor that wait.
+	// daemon, and MaxArrivedWaits how much of it the waiting calls may take. The
+	// rest is for calls that end soon, such as renewals and releases.
+	// MaxActorArrivedWaits is how much the waiting calls of one actor may take.
 	MaxArrived           = 64 * wire.MaxMessage
 	MaxArrivedWaits      = MaxArrived / 2
 	MaxActorArrivedWaits = MaxArrived / 8
@@ -230,9 +230,9 @@ func (sh *Share) beginWait(bytes int) error {
 	case s.waits >= MaxWaits:
 		return &registry.LimitError{Which: "waiting calls in the daemon", Max: MaxWaits}
 	case sh.waiting+bytes > MaxActorArrivedWaits:
-		return &registry.LimitError{Which: "bytes of calls under way of one actor that wait", Max: MaxActorArrivedWaits}
+		return &registry.LimitError{Which: "bytes of waiting calls of one actor", Max: MaxActorArrivedWaits}
 	case s.waiting+bytes > MaxArrivedWaits:
-		return &registry.LimitError{Which: "bytes of calls under way that wait", Max: MaxArrivedWaits}
+		return &registry.LimitError{Which: "bytes of waiting calls in the daemon", Max: MaxArrivedWaits}
 	}
 	sh.waits++
 	s.waits++

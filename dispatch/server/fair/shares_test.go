@@ -3,6 +3,7 @@ package fair
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -93,11 +94,19 @@ func TestTheBytesOfWaitingCallsAreBounded(t *testing.T) {
 		}
 		refused(t, sh.Begin(1, true), MaxActorArrivedWaits)
 	}
+	later := func(err error) { // for the calls of others, of which it can end none
+		t.Helper()
+		if err == nil || !strings.HasSuffix(err.Error(), "; try again later") {
+			t.Errorf("another actor is told %v", err)
+		}
+	}
 	other := take(t, s, uuid.New(), SocketConn)
 	refused(t, other.Begin(1, true), MaxArrivedWaits)
+	later(other.Begin(1, true))
 	if err := other.Begin(MaxArrived-MaxArrivedWaits, false); err != nil {
 		t.Errorf("a call that does not wait: %v", err)
 	}
+	later(take(t, s, uuid.New(), SocketConn).Begin(1, false))
 	sh.Done(MaxActorArrivedWaits, true)
 	other.Done(MaxArrived-MaxArrivedWaits, false)
 	if err := other.Begin(MaxActorArrivedWaits, true); err != nil {
