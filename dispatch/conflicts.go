@@ -31,12 +31,13 @@ func (s *State) Conflicts(ctx context.Context, caller *Session, pids []int, mark
 	if run, err = caller.askedRun(ctx, run); err != nil {
 		return nil, err
 	}
-	mine := make(map[uuid.UUID]bool) // sessions, and an actor with those that are not connected
-	for _, se := range s.spokenFor(caller, pids, marks) {
-		mine[se.ID()] = true
-	}
+	mine := make(map[uuid.UUID]bool) // sessions, or the actor with all that it has
 	if caller.Actor().Role != Operator {
-		mine[caller.Actor().ID] = true
+		mine[caller.Actor().ID] = true // it may have some that are not connected
+	} else {
+		for _, se := range s.spokenFor(caller, pids, marks) {
+			mine[se.ID()] = true
+		}
 	}
 	return list, rows.Snapshot(ctx, s.eng, func(tx engine.Tx) error {
 		r, ok := getRun(tx, run)

@@ -32,9 +32,9 @@ func assign(tx engine.Tx, c Credentials, k work.Kin) (Actor, error) {
 	return Actor{}, nil
 }
 
-// lost returns the error for a connection of which nobody knows whose it is.
+// lost returns the error for a connection that may be any agent's.
 func lost(k work.Kin) error {
-	return forbidden("process %d opened this connection and has ended, or has too many ancestors, so nobody knows which agent's it is; connect again from a process that stays", k.Process.PID)
+	return forbidden("process %d opened this connection and has ended, or has too many ancestors, so nobody knows whether it is an agent's; connect again from a process that stays", k.Process.PID)
 }
 
 // notOutside refuses a launched process that connects as an operator or a

@@ -134,8 +134,8 @@ func (e *endpoint) pageSession(actor dispatch.Actor) pageSession {
 var errCode = errors.New("this link has been used, has expired, or is for a browser of another user; leasehold open --print prints one for any browser")
 
 // foreign reports whether a request comes from a process of another user of this machine.
-// One that is on another machine, or that the kernel does not list, is none, and root's is
-// none.
+// Root is no such user, and neither is one whom the kernel does not list: the process may
+// be on another machine.
 func foreign(r *http.Request) bool {
 	at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if at == nil {

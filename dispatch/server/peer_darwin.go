@@ -16,5 +16,5 @@ func peerCredentials(fd int) (pid, uid int, err error) {
 	return pid, int(cred.Uid), err
 }
 
-// userOf does not know it: there is no table of connections that every user may read.
+// userOf never knows the user: macOS has no table of connections that every user may read.
 func userOf(_, _ netip.AddrPort) (uid int, ok bool) { return 0, false }
