@@ -28,6 +28,9 @@ func (l *Link) Open(ctx context.Context) error { return l.open(ctx) }
 // Call calls a tool whose answer does not matter.
 func (l *Link) Call(ctx context.Context, tool string) error { return l.call(ctx, tool, nil, nil) }
 
+// Wait is Call for a tool that waits.
+func (l *Link) Wait(ctx context.Context, tool string) error { return l.wait(ctx, tool, nil, nil) }
+
 // TellThrough has an event told by a teller of its own, to the end.
 func TellThrough(d *Directory, tell func(Event), interrupts <-chan struct{}, events ...Event) {
 	t := newTeller(tell)

@@ -124,6 +124,8 @@ func (l *link) served(ctx context.Context, short bool, tool string, args, answer
 			return nil
 		case errors.As(err, &refusal) && !refusal.Passing():
 			return err
+		case refusal != nil && refusal.Code == "LIMIT" && !short: // too many calls wait at present
+			unserved = time.Time{}
 		case refusal != nil && unserved.IsZero():
 			unserved = time.Now()
 		case refusal != nil && time.Since(unserved) >= l.patience:
@@ -131,7 +133,7 @@ func (l *link) served(ctx context.Context, short bool, tool string, args, answer
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
-		if refusal == nil || refusal.Code == "UNAVAILABLE" { // it broke, or its run goes to another server
+		if refusal == nil || refusal.Code == "UNAVAILABLE" { // it broke, or perhaps its run goes to another server
 			l.drop(c)
 		}
 		if refusal != nil {

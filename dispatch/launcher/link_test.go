@@ -323,6 +323,17 @@ func refusal(code, object string) client.Refusal {
 	return client.Refusal{Code: code, Answer: client.Answer{Object: []byte(object)}}
 }
 
+// Others have taken all room for calls that wait. A launcher waits until it has some again,
+// however long that takes: its agents are at work meanwhile.
+func TestACallThatFindsNoRoomToWaitIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &daemon{busy: int(20 * launcher.Patience / time.Second), refusal: refusal("LIMIT", `{"max":16384}`)}
+		if err := linked(t, d, nil).Wait(t.Context(), "orders"); err != nil || len(d.calls) != 1 || d.dials != 1 {
+			t.Errorf("%d calls over %d connections: %v", len(d.calls), d.dials, err)
+		}
+	})
+}
+
 // A daemon that does not let the launcher attach for the present is asked again.
 func TestALauncherThatIsRefusedForThePresentAttachesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
