@@ -50,7 +50,7 @@ func TestOneActorCannotTakeAllConnections(t *testing.T) {
 			open = append(open, p)
 		}
 		_, _, err := server.Greet(d.pipe(t).nc, hello)
-		if refused, ok := err.(*server.HelloError); !ok || refused.Code != "LIMIT" || !strings.Contains(refused.Message, "connections of one actor, at most 3; end some clients first, or give each agent a token of its own (leasehold actor add)") {
+		if refused, ok := err.(*server.HelloError); !ok || refused.Code != "LIMIT" || refused.Which != "connections of one actor" || refused.Max != 3 || !strings.Contains(refused.Message, "connections of one actor, at most 3; end some clients first, or give each agent a token of its own (leasehold actor add)") {
 			t.Errorf("the fourth: %v", err)
 		}
 		d.dial(t, "other")

@@ -100,9 +100,25 @@ type HelloError struct {
 	Code    string `json:"code"` // one of the contract's
 	Message string `json:"message"`
 	Next    string `json:"next,omitempty"` // the end of the message, if it says what to do next
+
+	Which    string `json:"which,omitempty"`    // limit
+	Max      int64  `json:"max,omitempty"`      // of it
+	Argument string `json:"argument,omitempty"` // that is invalid
 }
 
 func (e *HelloError) Error() string { return e.Message }
+
+// Refusal returns the refusal of a call for which a session was to be opened.
+func (e *HelloError) Refusal() tools.Refusal {
+	r := tools.Refusal{Code: e.Code, Message: e.Message, Next: e.Next, Data: map[string]any{}}
+	if e.Which != "" {
+		r.Data["which"], r.Data["max"] = e.Which, e.Max
+	}
+	if e.Argument != "" {
+		r.Data["argument"] = e.Argument
+	}
+	return r
+}
 
 // Greet opens a connection to the daemon over nc, which the caller must close.
 // What follows must be read from the Reader. If the daemon refused, the error
@@ -253,7 +269,11 @@ var errLate = errors.New("it was refused before its session was open")
 
 func refusal(err error) Welcome {
 	r := tools.RefusalOf(err)
-	return Welcome{Error: &HelloError{r.Code, r.Message, r.Next}}
+	e := &HelloError{Code: r.Code, Message: r.Message, Next: r.Next}
+	e.Which, _ = r.Data["which"].(string)
+	e.Max, _ = r.Data["max"].(int64)
+	e.Argument, _ = r.Data["argument"].(string)
+	return Welcome{Error: e}
 }
 
 // refuseLaunched refuses a process of an agent that shows no credentials, if another

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
+	"github.com/leasehold/leasehold/registry"
 )
 
 // acceptRetry is how long to wait after a connection could not be accepted,
@@ -72,18 +73,18 @@ func (s *Server) acceptAll(ctx context.Context, ln net.Listener, serve func(cont
 				serve(ctx, nc)
 			})
 		default:
-			refuse(nc, &HelloError{Code: "LIMIT", Message: s.allTaken()})
+			refuse(nc, refusal(s.allTaken()).Error)
 		}
 	}
 }
 
 // allTaken says what to do about all connections being taken.
-func (s *Server) allTaken() string {
-	text := fmt.Sprintf("limit reached: connections to the daemon, at most %d; end some clients", s.opts.MaxConns)
+func (s *Server) allTaken() error {
+	next := "end some clients"
 	if s.opts.MaxConns < maxConns {
-		text += ", or start the daemon with a higher limit of open files (ulimit -n, or LimitNOFILE in a unit of systemd)"
+		next += ", or start the daemon with a higher limit of open files (ulimit -n, or LimitNOFILE in a unit of systemd)"
 	}
-	return text
+	return &registry.LimitError{Which: "connections to the daemon", Max: int64(s.opts.MaxConns), Next: next}
 }
 
 func (s *Server) accept(ctx context.Context, nc net.Conn, web *passageListener) {

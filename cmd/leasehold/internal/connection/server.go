@@ -171,7 +171,10 @@ func explainTLS(u *url.URL, err error) error {
 // refusal turns the answer of a server that refuses a connection into an error.
 func refusal(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
-	var problem struct{ Code, Detail, Message string }
+	var problem struct {
+		server.HelloError
+		Detail string
+	}
 	message := strings.TrimSpace(string(text))
 	switch {
 	case json.Unmarshal(text, &problem) == nil:
@@ -195,7 +198,8 @@ func refusal(resp *http.Response) error {
 	if code == "" {
 		return &server.HelloError{Code: "NOT_FOUND", Message: fmt.Sprintf("it answers %s (%.200q) to a command that connects: it is no server of leasehold, or an older one, or a proxy before it passes no upgrade on", resp.Status, message)}
 	}
-	return &server.HelloError{Code: code, Message: message}
+	problem.Code, problem.Message = code, message
+	return &problem.HelloError
 }
 
 // An upgraded connection has finished its HTTP exchange. What is written to it at once

@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/dispatch/process"
 	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/tools"
 	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
@@ -176,17 +177,26 @@ func (s *shim) attempted(a attempt) {
 	}
 	switch {
 	case final: // refused until the next request, which tries again
-		refused, _ := errors.AsType[*server.HelloError](a.err)
-		for _, r := range s.inOrder() {
-			s.refuse(r, refused.Code, refused.Message)
-		}
+		s.refuseAll(a.err)
 	case time.Now().Before(s.patience):
 		s.retry = time.After(connection.RetryAfter(s.failures))
 	default:
-		for _, r := range s.inOrder() {
-			s.refuse(r, "UNAVAILABLE", s.unreached(a.err))
-		}
+		s.refuseAll(a.err)
 		s.retry = time.After(idleRetry)
+	}
+}
+
+// refuseAll refuses all requests because no session was opened.
+func (s *shim) refuseAll(err error) {
+	why := tools.Refusal{Code: "UNAVAILABLE"}
+	if refused, ok := errors.AsType[*server.HelloError](err); ok {
+		why = refused.Refusal()
+	}
+	if !connection.Final(err) {
+		why.Message = s.unreached(err)
+	}
+	for _, r := range s.inOrder() {
+		s.refuse(r, why)
 	}
 }
 

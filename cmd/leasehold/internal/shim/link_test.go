@@ -2,6 +2,7 @@ package shim
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,9 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
+	"github.com/leasehold/leasehold/dispatch/server"
+	"github.com/leasehold/leasehold/dispatch/server/wire"
 )
 
 // A daemon that reads a call only once its answers have been read does not wait for a
@@ -81,4 +85,24 @@ func TestCallsWaitForADaemonThatIsKilledAgainAndAgain(t *testing.T) {
 			t.Errorf("the calls still wait after %d starts that failed", maxStarts)
 		}
 	})
+}
+
+// A call for which there is no session is refused as the daemon refused the session.
+func TestACallIsRefusedAsItsSessionIs(t *testing.T) {
+	limit := server.HelloError{Code: "LIMIT", Message: "too many", Which: "connections of one actor", Max: 256}
+	wrong := server.HelloError{Code: "INVALID_ARGUMENT", Message: "no name", Argument: "name"}
+	for want, err := range map[string]error{
+		`{"code":"LIMIT","max":256,"message":"too many","which":"connections of one actor"}`:            &limit,
+		`{"code":"LIMIT","max":256,"message":"no server: too many","which":"connections of one actor"}`: fmt.Errorf("no server: %w", &limit),
+		`{"argument":"name","code":"INVALID_ARGUMENT","message":"no name"}`:                             &wrong,
+		`{"code":"UNAVAILABLE","message":"no daemon"}`:                                                  connection.ErrNoDaemon,
+	} {
+		s := newShim(Config{}, io.Discard)
+		s.dialer = connection.NewDialer(place.Target{})
+		s.requests["1"] = &request{message: wire.Message{ID: []byte("1"), Key: "1", Method: wire.ToolsCall}}
+		s.attempted(attempt{err: err})
+		if len(s.unread) != 1 || !bytes.Contains(s.unread[0].line, []byte(`"structuredContent":`+want)) {
+			t.Errorf("%v is told as %q", err, s.unread)
+		}
+	}
 }

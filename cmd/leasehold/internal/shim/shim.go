@@ -289,7 +289,7 @@ func (s *shim) notified(m wire.Message, line []byte) {
 // send sends a request, or refuses it if it was sent too often.
 func (s *shim) send(r *request) {
 	if r.sends == maxSends {
-		s.refuse(r, "UNAVAILABLE", fmt.Sprintf("the daemon went away %d times with this request; see its log", maxSends))
+		s.refuse(r, tools.Refusal{Code: "UNAVAILABLE", Message: fmt.Sprintf("the daemon went away %d times with this request; see its log", maxSends)})
 		return
 	}
 	line := r.line
@@ -301,12 +301,12 @@ func (s *shim) send(r *request) {
 }
 
 // refuse answers a request in place of the daemon.
-func (s *shim) refuse(r *request, code, message string) {
+func (s *shim) refuse(r *request, why tools.Refusal) {
 	delete(s.requests, r.message.Key)
 	if r.sends > 0 && r.message.Method == wire.ToolsCall {
-		message += tools.Unanswered(r.message.Params.Name)
+		why.Message += tools.Unanswered(r.message.Params.Name)
 	}
-	s.tell(server.Refusal(r.message.ID, r.message.Method, tools.Refusal{Code: code, Message: message}))
+	s.tell(server.Refusal(r.message.ID, r.message.Method, why))
 }
 
 // inOrder returns the requests without an answer, oldest first.
