@@ -28,12 +28,12 @@ func NewLeaseCommand() *cobra.Command {
 }
 
 func newLeaseCheckCommand() *cobra.Command {
-	var run, layer, key string
+	var run, layer, key, path string
 	scope := "run"
 	var token uint64
 	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
-		Use:   "check --key KEY --token N",
+		Use:   "check [--key KEY | --path PATH] --token N",
 		Short: "Check whether a token is still current",
 		Long: `Check whether a token is that of the latest grant of a lease, for a script that guards
 a resource. Exit code 0: it is current. Exit code 1: it is not, or nobody can tell,
@@ -46,6 +46,7 @@ such gap.
 It asks as the actor of LEASEHOLD_SESSION or LEASEHOLD_TOKEN, about that actor's run
 and layer. Without them it asks as the operator.`,
 		Example: `  leasehold lease check --key deploy --token "$LEASEHOLD_FENCE" && ./deploy
+  leasehold lease check --path src/app.ts --token 17
   leasehold lease check --layer S1 --key output.json --token 17 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,6 +55,15 @@ and layer. Without them it asks as the operator.`,
 					return exit.Usagef("--layer %s: a layer's leases are not of --scope run", layer)
 				}
 				scope = "layer"
+			}
+			switch named := cmd.Flags().Changed("path"); {
+			case named == cmd.Flags().Changed("key"):
+				return exit.Usagef("give either --key or --path: they name the lease")
+			case named:
+				var err error
+				if key, err = fileKey(path, scope == "layer"); err != nil {
+					return err
+				}
 			}
 			args := map[string]any{"scope": scope, "key": key, "token": token}
 			hello, tool := server.Hello{Operator: true}, "operator_lease_check"
@@ -97,9 +107,9 @@ and layer. Without them it asks as the operator.`,
 	OneOf(cmd, &scope, "scope", "run or layer", "run", "layer")
 	f.StringVar(&layer, "layer", "root", "a lease of the layer of the lead at this `path`")
 	f.StringVar(&key, "key", "", "the `key`, or the name of a layer's lease")
+	pathFlag(cmd, &path, "--key")
 	f.Uint64Var(&token, "token", 0, "the `token` that came with the write")
 	reply.Flag(cmd, "print JSON, one object per line")
-	_ = cmd.MarkFlagRequired("key")
 	_ = cmd.MarkFlagRequired("token")
 	CompleteWith(cmd, "key", CompleteLeases)
 	CompleteWith(cmd, "layer", CompleteLeads)

@@ -33,6 +33,7 @@ worker has claimed, use queue cancel.
 
 Exit code 1: nobody held it.`,
 		Example: `  leasehold revoke deploy --reason 'the release is stopped'
+  leasehold revoke --path src/app.ts --reason 'its client is gone'
   leasehold revoke output.json --layer S1 --reason 'W2 hangs'
   leasehold revoke schema --run build --holder S1/W2 --reason 'it reads no more' --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -90,7 +91,7 @@ Exit code 1: nobody held it.`,
 type leaseKey struct{ path string }
 
 func (k *leaseKey) flag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&k.path, "path", "", "in place of KEY: the lease of the file at this `path`, or with DIR/** of everything below a directory")
+	pathFlag(cmd, &k.path, "KEY")
 	cmd.Args = k.args
 }
 
@@ -113,15 +114,26 @@ func (k *leaseKey) of(args []string, layer string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
 	}
-	if layer != "" {
-		return "", exit.Usagef("--path %s: a file's lease is one of the run, so --layer does not go with it", k.path)
+	return fileKey(k.path, layer != "")
+}
+
+// pathFlag adds a flag in place of the key of a lease.
+func pathFlag(cmd *cobra.Command, path *string, key string) {
+	cmd.Flags().StringVar(path, "path", "", "in place of "+key+": the lease of the file at this `path`, or with DIR/** of everything below a directory")
+}
+
+// fileKey returns the key of the lease of a file. ofLayer says that the command is about a
+// layer's lease.
+func fileKey(path string, ofLayer bool) (string, error) {
+	if ofLayer {
+		return "", exit.Usagef("--path %s: a file's lease is one of the run, and not of a layer", path)
 	}
-	if err := project.CheckOne(k.path); err != nil {
-		return "", exit.Usagef("--path %s: %v", k.path, err)
+	if err := project.CheckOne(path); err != nil {
+		return "", exit.Usagef("--path %s: %v", path, err)
 	}
-	key, err := project.Path(connection.Here(), k.path)
+	key, err := project.Path(connection.Here(), path)
 	if err != nil {
-		return "", exit.Usagef("--path %s: %v", k.path, err)
+		return "", exit.Usagef("--path %s: %v", path, err)
 	}
 	return key, nil
 }
