@@ -69,14 +69,25 @@ func newEndpoint(s *Server) *endpoint {
 	mux.HandleFunc("GET /healthz", e.healthy)
 	mux.HandleFunc("GET /readyz", e.ready)
 	mux.HandleFunc("GET /metrics", e.metrics)
-	e.routes = e.paced(e.canonical(mux))
+	e.routes = e.paced(e.unambiguous(mux))
 	return e
 }
 
-// canonical refuses calls of the API whose path is not canonical. A ServeMux would
-// redirect their client to the path of another call.
-func (e *endpoint) canonical(routes http.Handler) http.Handler {
+// onlyOnce are the headers that say who asks, and which call it is. A proxy may read another
+// of several values than this server.
+var onlyOnce = []string{"Authorization", sessionHeader, apiSession, idempotencyKey, pageKey}
+
+// unambiguous refuses requests that have a header twice that they may have only once, and
+// calls of the API whose path is not canonical. A ServeMux would redirect their client to
+// the path of another call.
+func (e *endpoint) unambiguous(routes http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, name := range onlyOnce {
+			if n := len(r.Header.Values(name)); n > 1 {
+				e.tell(w, api.Refuse(&registry.ArgumentError{Argument: name, Problem: fmt.Sprintf("must be one header, and not %d", n)}))
+				return
+			}
+		}
 		asked := r.URL.EscapedPath()
 		canonical := path.Clean(asked)
 		if canonical != strings.TrimSuffix(asked, "/") && strings.HasPrefix(canonical, api.Prefix+"/") {

@@ -285,6 +285,25 @@ func TestHTTPChecksWhoAsksAndWhat(t *testing.T) {
 	})
 }
 
+func TestAHeaderThatSaysWhoAsksIsNotSentTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		session := w.open(t)
+		for name, value := range map[string]string{"Authorization": "Bearer lht_no", session[0]: session[1], "Leasehold-Session": "a", "Idempotency-Key": "a"} {
+			r := w.request(t, "POST", ping, append(session[:2:2], "Leasehold-Session", "a", "Idempotency-Key", "a")...)
+			r.Header.Add(name, value)
+			resp, err := w.client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			if resp.Body.Close(); resp.StatusCode != 400 || !strings.Contains(string(body), name+" must be one header, and not 2") {
+				t.Errorf("%s twice: %s: %s %v", name, resp.Status, body, err)
+			}
+		}
+	})
+}
+
 func TestHTTPChunkedBodyIsCapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWeb(t, server.Options{})
