@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -169,12 +168,7 @@ func textProblem(s string) string {
 	case !utf8.ValidString(s):
 		return "must be valid UTF-8"
 	}
-	for _, c := range s {
-		if !unicode.IsPrint(c) {
-			return fmt.Sprintf("must be printable, and holds %U", c)
-		}
-	}
-	return ""
+	return registry.Unseen(s)
 }
 
 // canonical returns the canonical spelling of s. Spaces around a segment are

@@ -83,6 +83,7 @@ func TestWhatHasNoCanonicalFormIsRefusedWithTheReason(t *testing.T) {
 		"/shared/a\u200b": "must be printable, and holds U+200B",
 		"/shared/a\u00a0": "must be printable, and holds U+00A0",
 		"/shared/\u202ea": "must be printable, and holds U+202E",
+		"/shared/a\u3164": "must be printable, and holds U+3164",
 		"/shared/\xff":    "must be valid UTF-8",
 		"/shared/*":       "must not hold '*', which has a meaning in globs",
 		"/shared/a?":      "must not hold '?', which has a meaning in globs",

@@ -107,11 +107,33 @@ func (req *Request) check(wants []Want) error {
 	return nil
 }
 
-func checkKey(key string) error { return cmp.Or(checkText("key", key, 1, MaxKey), checkPath(key)) }
+func checkKey(key string) error { return cmp.Or(checkName("key", key, 1, MaxKey), checkPath(key)) }
 
 // CheckParty reports what is wrong with a party's name.
-func CheckParty(party string) error { return checkText("as", party, 0, MaxParty) }
+func CheckParty(party string) error { return checkName("as", party, 0, MaxParty) }
 
+func checkName(argument, s string, least, most int) error {
+	if err := checkText(argument, s, least, most); err != nil {
+		return err
+	}
+	if problem := Unseen(s); problem != "" {
+		return &ArgumentError{argument, problem}
+	}
+	return nil
+}
+
+// Unseen returns what is wrong with a name in which there is something that people cannot
+// see, because they could take it for another name. It returns "" if there is nothing.
+func Unseen(name string) (problem string) {
+	for _, c := range name {
+		if !unicode.IsPrint(c) || c > unicode.MaxLatin1 && unicode.In(c, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
+			return fmt.Sprintf("must be printable, and holds %U", c)
+		}
+	}
+	return ""
+}
+
+// checkText is for names and for free text, in which an emoji may have a variation selector.
 func checkText(argument, s string, least, most int) error {
 	switch {
 	case len(s) < least, least > 0 && len(s) > most:

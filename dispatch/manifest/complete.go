@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/leasehold/leasehold/dispatch"
@@ -298,12 +297,7 @@ func unusable(l Lease) string {
 		}
 		return ""
 	}
-	for _, c := range l.Key {
-		if !unicode.IsPrint(c) {
-			return fmt.Sprintf("must be printable, and holds %U", c)
-		}
-	}
-	return ""
+	return registry.Unseen(l.Key)
 }
 
 // inRepository reports whether a directory is in a git repository.

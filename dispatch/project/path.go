@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -122,11 +121,11 @@ func (s spelling) check() error {
 		return wrong("must be valid UTF-8")
 	case strings.Contains(s.text, "*"):
 		return wrong(oneOnly)
-	case strings.ContainsFunc(s.text, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return wrong("must be printable")
-	default:
-		return nil
 	}
+	if problem := registry.Unseen(s.text); problem != "" {
+		return wrong("%s", problem)
+	}
+	return nil
 }
 
 // lexical returns the canonical path from the text alone.

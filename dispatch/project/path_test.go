@@ -95,6 +95,7 @@ func TestEverySpellingOfAPathIsOneKey(t *testing.T) {
 	noPath(t, root, "", "empty")
 	noPath(t, root, "src/*.ts", "take several with lease_acquire_many")
 	noPath(t, root, "a\x00b", "printable")
+	noPath(t, root, "a\u3164", "printable, and holds U+3164")
 	noPath(t, root, "a\xff", "UTF-8")
 	noPath(t, root, "loop/x", "symbolic links")
 	noPath(t, root, strings.Repeat("x/", 2_000)+"x", "at most 507 bytes") // of directories that do not exist
