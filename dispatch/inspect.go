@@ -52,6 +52,10 @@ type RunInfo struct {
 	Actors     []ActorInfo
 	Ended      int // actors that a query for the living leaves out; in the first part of the run only
 	Count      int // actors, living and ended; of [State.RunsAlone] only
+
+	// Interrupted says that a dispatched run has not ended, but its dispatcher and all
+	// that it launched are gone. Nothing happens in it until it is resumed.
+	Interrupted bool
 }
 
 // Actors lists the actors that the session's actor works with: for a lead its
@@ -165,9 +169,7 @@ func (s *State) RunsAfter(ctx context.Context, q RunQuery) (p RunPage, err error
 				info.Actors = append(info.Actors, s.info(tx, a, operatorActor))
 				left--
 			}
-			if d, ok := work.RunOf(tx, run.Name); ok {
-				info.Dispatched = &d
-			}
+			s.addWork(tx, &info)
 			// Skip a run whose actors were all on the page before.
 			if len(info.Actors) > 0 || run.Name != from {
 				p.Runs = append(p.Runs, info)
@@ -228,9 +230,7 @@ func (s *State) RunsAlone(ctx context.Context, q RunQuery) (p RunPage, err error
 				return context.Cause(ctx)
 			}
 			info := RunInfo{Run: run, Count: 1 + countBelow(tx, run.Layer)}
-			if d, ok := work.RunOf(tx, run.Name); ok {
-				info.Dispatched = &d
-			}
+			s.addWork(tx, &info)
 			if p.Runs = append(p.Runs, info); q.Name != "" {
 				return nil
 			}
@@ -240,6 +240,16 @@ func (s *State) RunsAlone(ctx context.Context, q RunQuery) (p RunPage, err error
 		}
 		return context.Cause(ctx)
 	})
+}
+
+// addWork adds what is known of a run because it was dispatched.
+func (s *State) addWork(tx engine.Tx, info *RunInfo) {
+	d, dispatched := work.RunOf(tx, info.Name)
+	if !dispatched {
+		return
+	}
+	info.Dispatched = &d
+	info.Interrupted = info.EndedAt.IsZero() && d.Unfinished == 0 && !s.launchers.Attached(info.ID) && !s.launchers.Returning(info.ID)
 }
 
 // countBelow counts the actors of a layer, without its lead, and all below them.

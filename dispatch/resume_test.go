@@ -281,6 +281,15 @@ func TestWithItsLauncherGoneARunLosesWhatIsGone(t *testing.T) {
 		if got := h.heldBy(tr.cast["root"], dispatch.RunScope, "y"); got != "W2" {
 			t.Errorf("what a living process holds is held by %q", got)
 		}
+		interrupted := func(want bool) {
+			t.Helper()
+			runs, err := h.Runs(t.Context(), "r")
+			alone, failed := h.RunsAlone(t.Context(), dispatch.RunQuery{Name: "r", Limit: 1})
+			if err := errors.Join(err, failed); err != nil || runs[0].Interrupted != want || alone.Runs[0].Interrupted != want {
+				t.Errorf("its runs are %+v, %+v, %v", runs, alone, err)
+			}
+		}
+		interrupted(false)
 		if _, _, err := tr.again(resume(work.Settings{})); err == nil {
 			t.Error("resumed while processes of it run")
 		}
@@ -289,6 +298,7 @@ func TestWithItsLauncherGoneARunLosesWhatIsGone(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		h.wantStatus(map[string]work.Status{"root": work.Lost, "W1": work.Lost, "W2": work.Lost, "W3": work.Lost})
+		interrupted(true)
 		ctx := call.With(t.Context(), call.Call{Session: tr.op.ID(), Name: "1"})
 		if err := h.EndActor(ctx, "r", "root", "given up"); err != nil {
 			t.Errorf("a run that was left behind cannot be ended: %v", err)
@@ -301,6 +311,7 @@ func TestWithItsLauncherGoneARunLosesWhatIsGone(t *testing.T) {
 		if runs, err := h.Runs(t.Context(), "r"); err != nil || runs[0].EndedAt.IsZero() {
 			t.Errorf("a call that is sent again does not finish the end: %+v %v", runs, err)
 		}
+		interrupted(false)
 	})
 }
 

@@ -168,6 +168,8 @@ type run struct {
 	Count    int    `json:"actor_count,omitempty" jsonschema:"with actors: false: how many actors it has, living and ended"`
 	Life     int    `json:"life,omitempty" jsonschema:"of a dispatched run: 1, and one more each time it was resumed"`
 	Draining string `json:"draining,omitempty" jsonschema:"why nothing is spawned any more"`
+
+	Interrupted bool `json:"interrupted,omitempty" jsonschema:"its dispatcher and its agents are gone; leasehold dispatch --resume goes on with it"`
 }
 
 func (l runList) Text() string {
@@ -192,7 +194,7 @@ func (o *operator) showTree(ctx context.Context, _ *dispatch.Session, a treeArgs
 	for _, info := range page.Runs {
 		r := run{
 			Run: info.Name, CreatedAt: stampOf(info.CreatedAt), EndedAt: instant(info.EndedAt), Actors: []actor{},
-			RunID: info.ID.String(), Ended: info.Ended, Count: info.Count,
+			RunID: info.ID.String(), Ended: info.Ended, Count: info.Count, Interrupted: info.Interrupted,
 		}
 		if d := info.Dispatched; d != nil {
 			r.Life = d.Life

@@ -64,16 +64,21 @@ func drawRunList(object json.RawMessage, _ time.Duration, p terminal.Paint) (str
 		{Head: "AGE", Rank: terminal.Minor + 1},
 		{Head: "STATE"},
 	}}
+	advice := ""
 	for _, r := range list.Runs {
 		state := "running"
-		if r.EndedAt != nil {
+		switch {
+		case r.Interrupted:
+			state = "interrupted"
+			advice = p.Dim(fmt.Sprintf("leasehold dispatch --resume %[1]s goes on with the run that was interrupted; leasehold actor end --run %[1]s root ends it", r.Run)) + "\n"
+		case r.EndedAt != nil:
 			state = "ended " + terminal.Brief(time.Since(*r.EndedAt)) + " ago"
 		}
 		row := terminal.TextRow(r.Run, strconv.Itoa(r.Count), terminal.Brief(time.Since(r.CreatedAt)), state)
 		row.Dim = r.EndedAt != nil
 		t.Rows = append(t.Rows, row)
 	}
-	return t.Render(p) + list.leftOut(p), nil
+	return t.Render(p) + advice + list.leftOut(p), nil
 }
 
 func newRunsRemoveCommand() *cobra.Command {

@@ -68,6 +68,8 @@ type ShownRun struct {
 	Ended     int // actors that are left out
 	Count     int `json:"actor_count"`
 	Life      int // 0: nobody has dispatched it
+
+	Interrupted bool
 }
 
 // shownRuns is an answer of operator_tree.
@@ -107,6 +109,9 @@ func drawRun(r ShownRun, all bool, p terminal.Paint) string {
 	if r.EndedAt != nil {
 		title = fmt.Sprintf("run %s, ended %s ago", terminal.Printable(r.Run), terminal.Brief(time.Since(*r.EndedAt)))
 		all = true
+	}
+	if r.Interrupted {
+		title += ", interrupted"
 	}
 	shown := r.Actors
 	if !all {
