@@ -68,7 +68,7 @@ type Spawned struct {
 // only if the order is the same.
 func (se *Session) Spawn(ctx context.Context, sp Spawn) (made Spawned, err error) {
 	if !se.actor.Role.Leads() {
-		return Spawned{}, forbidden("%s is a %s and leads nobody: ask your lead to spawn, or put the work in a queue with task_enqueue", se.actor.Path, se.actor.Role)
+		return Spawned{}, forbidden("%s is a %s and leads nobody: ask your lead to spawn; or put the work in a queue with task_enqueue", se.actor.Path, se.actor.Role)
 	}
 	if sp.Role != Sublead && sp.Role != Worker {
 		return Spawned{}, &registry.ArgumentError{Argument: "role", Problem: "must be sublead or worker"}

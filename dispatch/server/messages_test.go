@@ -169,6 +169,21 @@ func TestAHookAndARefusalNameNoToolThatIsHidden(t *testing.T) {
 	}
 }
 
+// A worker is not told to use a queue if its client shows no tools for that.
+func TestAWorkerThatMayNotSpawnIsToldWhatItSees(t *testing.T) {
+	for tools, queues := range map[string]bool{"tree": false, "": true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDaemon(t, server.Options{})
+			a := &writer{peer: d.pipe(t)}
+			a.greet(server.Hello{Run: "r", Name: "a", Tools: tools})
+			text, _ := a.ask("spawn_worker", `{"prompt":"x"}`)
+			if !strings.Contains(text, "ask your lead to spawn") || strings.Contains(text, "task_enqueue") != queues {
+				t.Errorf("with the tools %q it is told: %s", tools, text)
+			}
+		})
+	}
+}
+
 // A message is in the next answer of any tool, whether its client shows its model
 // the text or the object, and says that another agent wrote it.
 func TestAMessageIsInTheNextAnswer(t *testing.T) {
