@@ -56,7 +56,7 @@ var arrows = [][]string{
 	{"engine"},
 	{"engine/cluster"},
 	{"client"}, // what others import: it knows nothing of the daemon but the API
-	{"dispatch/spelling", "engine/clock", "engine/jsontext", "engine/record", "engine/traceparent", "registry/filekey"},
+	{"client/address", "dispatch/spelling", "engine/clock", "engine/jsontext", "engine/record", "engine/traceparent", "registry/filekey"},
 }
 
 // keepers implement or test the seam and know nothing else of the project. The

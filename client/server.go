@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/leasehold/leasehold/client/address"
 )
 
 // A server is one way to reach the state.
@@ -59,11 +61,13 @@ func newServer(text string, secure *tls.Config) (server, error) {
 			return dialer.DialContext(ctx, "unix", u.Path)
 		}
 		s.url = "http://localhost"
+	case u.Host != "" && address.Exposes(u):
+		return server{}, fmt.Errorf("server %q: http:// would show the token to everybody on the way; serve it with --tls-cert and --tls-key, and use https://", text)
 	case (u.Scheme == "http" || u.Scheme == "https") && u.Host != "":
 		transport.Proxy = http.ProxyFromEnvironment
 		s.url = strings.TrimSuffix(u.Scheme+"://"+u.Host+u.Path, "/")
 	default:
-		return server{}, fmt.Errorf("server %q: must be unix:///path, http://host:port or https://host", text)
+		return server{}, fmt.Errorf("server %q: must be unix:///path, http://localhost:port or https://host", text)
 	}
 	s.url += apiPrefix
 	return s, nil

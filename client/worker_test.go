@@ -475,6 +475,12 @@ func TestARefusedTokenIsNotTriedAgain(t *testing.T) {
 				t.Errorf("servers %q are taken", wrong)
 			}
 		}
+		for _, exposed := range []string{"http://leases.example", "http://10.0.0.1:7711", "http://127.0.0.1.example", "http://localhost@leases.example"} {
+			_, err := client.OpenAt(t.Context(), client.Options{Servers: []string{exposed}, Token: "lh_no"}, m.clock(), m.dial)
+			if err == nil || !strings.Contains(err.Error(), "would show the token") {
+				t.Errorf("server %s is answered %v", exposed, err)
+			}
+		}
 	})
 }
 

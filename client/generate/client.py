@@ -6,7 +6,7 @@
         c.run_lease_release(lease["lease_id"])
 
 Without a with statement, open begins the session and close ends it. Servers are
-http://host:port, https://host or unix:///path of a daemon's socket. A refusal is a
+http://localhost:port, https://host or unix:///path of a daemon's socket. A refusal is a
 Refusal, whose code says what happened. Nobody renews a lease by itself: call
 lease_renew at a third of its TTL, for instance in a thread: threads may share a client.
 All calls of a client are one holder, which gets its own lease again ("reentrant": True).
@@ -30,6 +30,7 @@ import http.client
 import json
 import os
 import random
+import re
 import socket
 import threading
 import time
@@ -106,7 +107,9 @@ class Client:
         if len(self._token.splitlines()) > 1:
             raise ValueError("the token has several lines: leasehold actor add prints it on the last one")
         if not (self._url.path if self._url.scheme == "unix" else self._url.scheme in ("http", "https") and self._url.hostname):
-            raise ValueError(f"{url!r} must be http://host:port, https://host or unix:///path")
+            raise ValueError(f"{url!r} must be http://localhost:port, https://host or unix:///path")
+        if self._url.scheme == "http" and not re.fullmatch(r"localhost|127(\.\d+){3}|::1", self._url.hostname or ""):
+            raise ValueError(f"{url!r} would show the token to everybody on the way: use https://")
         self._session = None
         self._opening = threading.Lock()
         self._idle, self._process = [], os.getpid()  # connections that no call uses

@@ -1,7 +1,7 @@
 // Generated from the OpenAPI document by client/generate: do not edit.
 
 export interface Options {
-  url: string | URL; // http://host:port or https://host
+  url: string | URL; // http://localhost:port or https://host
   token: string; // of an actor, from leasehold actor add
   timeout?: number; // seconds that a call may take, its wait_secs included; 65 if left out
   outage?: number; // seconds that a call is sent again while no server answers; 30 if left out

@@ -45,7 +45,8 @@ export class Client {
   #opening;
 
   constructor({ url, token, timeout = 65, outage = 30 }) {
-    if (!/^https?:\/\/[^/]/i.test(url)) throw new TypeError(`${url} must be http://host:port or https://host`);
+    if (!/^https?:\/\/[^/]/i.test(url)) throw new TypeError(`${url} must be http://localhost:port or https://host`);
+    if (!/^(https:|http:\/\/(localhost|127(\.\d+){3}|\[::1\])(:|\/|$))/i.test(url)) throw new TypeError(`${url} would show the token to everybody on the way: use https://`);
     this.#url = `${url}`.replace(/\/$/, "");
     this.#token = (token ?? "").trim();
     [this.#timeout, this.#outage] = [timeout, outage];

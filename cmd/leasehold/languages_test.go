@@ -379,6 +379,12 @@ try:
     assert False, "not refused"
 except ValueError as e:
     assert "several lines" in str(e), e
+for url in "http://leases.example", "http://10.0.0.1:7711", "http://127.0.0.1.example/", "http://localhost@leases.example/":
+    try:
+        Client(url, "x")
+        raise SystemExit("taken: " + url)
+    except ValueError as e:
+        assert "would show the token" in str(e), e
 Client(env["URL"], env["ONE"] + "\n").lease_list()
 for url in "127.0.0.1:7711", "localhost:7711", "http:/x", "unix://":
     try:
@@ -478,6 +484,9 @@ const busy = new Client({ url: process.env.PROXY + "/busy", token: process.env.O
 assert.equal(await refused(busy.kv_set({ path: "/shared/plan", value: 1 })), "UNAVAILABLE");
 const nobody = new Client({ url: process.env.NOBODY, token: process.env.ONE, outage: 0 });
 await assert.rejects(nobody.kv_set({ path: "/shared/plan", value: 1 }), (e) => e instanceof Unanswered && !/may have taken effect/.test(e));
+for (const url of ["http://leases.example", "http://10.0.0.1:7711", "http://127.0.0.1.example/", "http://localhost@leases.example/"]) {
+  assert.throws(() => new Client({ url, token: "x" }), /would show the token/);
+}
 await new Client({ url: process.env.PROXY + "/waited", token: process.env.ONE, outage: 3 }).kv_set({ path: "/shared/waited", value: 1 });
 const untrusted = new Client({ url: process.env.UNTRUSTED, token: process.env.ONE, outage: 3600 });
 await assert.rejects(untrusted.kv_set({ path: "/shared/plan", value: 1 }), (e) => e instanceof Unanswered && /certificate/.test(e) && !/may have taken effect/.test(e));
@@ -516,7 +525,7 @@ await other.close();
 assert.throws(() => new Client({ url: process.env.URL, token: "root\n" + process.env.ONE }), /several lines/);
 await new Client({ url: process.env.URL, token: process.env.ONE + "\n" }).lease_list();
 for (const url of ["127.0.0.1:7711", "localhost:7711", "http:/x", "unix:///s", undefined]) {
-  assert.throws(() => new Client({ url, token: "x" }), TypeError(url + " must be http://host:port or https://host"));
+  assert.throws(() => new Client({ url, token: "x" }), TypeError(url + " must be http://localhost:port or https://host"));
 }
 await new Client({ url: process.env.PROXY, token: "x", outage: 0 }).task_get({ task_id: "x" }).then(
   () => assert.fail("not refused"), (e) => { assert(e instanceof Refusal, e); said.push(e.status); });

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasehold/leasehold/client/address"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/dispatch"
 )
@@ -135,16 +135,11 @@ func serverURL(name string) (*url.URL, error) {
 		return nil, errors.New("must be as https://leases.example.org:7711")
 	case u.User != nil:
 		return nil, errors.New("must have no name or password")
-	case u.Scheme == "http" && !loopback(u.Hostname()):
+	case address.Exposes(u):
 		return nil, exit.Hint(errors.New("http:// would show the token to everybody on the way"), "serve it with --tls-cert and --tls-key, and use https://")
 	}
 	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), "/mcp")
 	return u, nil
-}
-
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }
 
 // serverTLS trusts the certificates in a file, or by default the system's.
