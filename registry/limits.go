@@ -41,6 +41,7 @@ var nextSteps = []struct{ which, next string }{
 	{"HTTP connections of one actor", "close one first"},
 	{"connections of one actor", "end some clients first, or give each agent a token of its own (leasehold actor add)"},
 	{"connections of one ", "end some clients first"},
+	{"connections to the daemon", "end some clients"},
 	{"waiting calls in the daemon", "try again later"},
 	{"waiting calls of one ", "let one end first"},
 	{"bytes of waiting calls in the daemon", "try again later"},

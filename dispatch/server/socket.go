@@ -80,9 +80,9 @@ func (s *Server) acceptAll(ctx context.Context, ln net.Listener, serve func(cont
 
 // allTaken says what to do about all connections being taken.
 func (s *Server) allTaken() error {
-	next := "end some clients"
+	next := ""
 	if s.opts.MaxConns < maxConns {
-		next += ", or start the daemon with a higher limit of open files (ulimit -n, or LimitNOFILE in a unit of systemd)"
+		next = "end some clients, or start the daemon with a higher limit of open files (ulimit -n, or LimitNOFILE in a unit of systemd)"
 	}
 	return &registry.LimitError{Which: "connections to the daemon", Max: int64(s.opts.MaxConns), Next: next}
 }

@@ -74,7 +74,7 @@ func NewHistoryCommand() *cobra.Command {
 		Long: `Show what happened to a lease of the run, in order: who was granted it, waited for
 it, released or lost it, when and why. With --layer it is a lease of a layer.
 KEY may also be the id of a task.`,
-		Example: `  leasehold history deploy
+		Example: `  leasehold history file:src/app.ts
   leasehold history --path src/app.ts
   leasehold history output.json --layer S1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
