@@ -16,9 +16,6 @@ import (
 var git = client{
 	name: "git", title: "git",
 	found: func(m machine) bool {
-		if _, err := os.Stat(filepath.Join(m.top, ".git")); err != nil || !m.has("git") {
-			return false
-		}
 		_, err := guard.Find(context.Background(), m.top)
 		return err == nil
 	},
@@ -52,9 +49,9 @@ func planHook(f file) plan {
 	if p.problem != nil {
 		return p
 	}
-	p.file = snapshot{path: realPath(hook), mode: 0o755}
+	p.file = snapshot{path: realPath(hook)}
 	is, text, err := guard.Look(hook)
-	if err == nil && is == guard.Other {
+	if is == guard.Other {
 		err = guard.Movable(hook)
 	}
 	if err != nil {
@@ -106,7 +103,7 @@ func planHookBack(hook string, installed bool) plan {
 	case err != nil:
 		p.state, p.problem = refused, err
 	case installed && (is == guard.Current || is == guard.Old):
-		p.state, p.file.text, p.file.exists = remove, text, true
+		p.state, p.file.text = remove, text
 		p.edits = []edit{{Kind: block, Del: string(text)}}
 	}
 	return p

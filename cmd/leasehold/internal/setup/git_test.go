@@ -137,7 +137,8 @@ func find(t *testing.T) []string {
 func TestInARepositoryWithHuskyAHookOfTheUserGetsALine(t *testing.T) {
 	h := repository(t)
 	h.write("work/.husky/pre-commit", "#!/bin/sh\nexec npm test\n")
-	if out, _ := h.run("git", "--check"); !strings.Contains(out, "once husky is installed here, git no longer reads this file") {
+	h.write("work/.git/hooks/pre-commit", "#!/bin/sh\n")
+	if out, _ := h.run("git", "--check"); !strings.Contains(out, "the hook that is there is moved to pre-commit.before-leasehold, and called first; once husky is installed here, git no longer reads this file") {
 		t.Errorf("before husky is installed --check says\n%s", out)
 	}
 	h.git("config", "core.hooksPath", ".husky")
@@ -183,8 +184,12 @@ func TestSetupSaysThatHooksAreOfAllRepositories(t *testing.T) {
 		t.Errorf("of a directory in each repository it says\n%s", out)
 	}
 	h.write("gitconfig", "[core]\n\thooksPath = "+h.path("shared")+"\n")
-	if out, _ := h.run("git", "--check"); strings.Count(out, shared) != len(guard.Hooks) {
-		t.Errorf("it says\n%s", out)
+	for of, other := range map[string]string{"GIT_CONFIG_GLOBAL": "GIT_CONFIG_SYSTEM", "GIT_CONFIG_SYSTEM": "GIT_CONFIG_GLOBAL"} {
+		t.Setenv(of, h.path("gitconfig"))
+		t.Setenv(other, os.DevNull)
+		if out, _ := h.run("git", "--check"); strings.Count(out, shared) != len(guard.Hooks) {
+			t.Errorf("with %s it says\n%s", of, out)
+		}
 	}
 	h.git("config", "core.hooksPath", h.path("own"))
 	if out, _ := h.run("git", "--check"); strings.Contains(out, shared) {
@@ -197,7 +202,7 @@ func TestSetupSaysThatHooksAreOfAllRepositories(t *testing.T) {
 func TestSetupFindsGit(t *testing.T) {
 	h := repository(t)
 	const alone = "note: no MCP client was found on this machine"
-	if out, _ := h.run("--check"); !strings.Contains(out, ".git/hooks/pre-commit  (git)") || !strings.Contains(out, alone) {
+	if out, _ := h.run("--check"); !strings.Contains(out, ".git/hooks/pre-commit  (git)") || !strings.Contains(out, alone) || strings.Contains(out, "once husky") {
 		t.Errorf("it says\n%s", out)
 	}
 	h.write(".gemini/settings.json", "{}\n")
@@ -232,5 +237,74 @@ func TestSetupFindsGit(t *testing.T) {
 	t.Chdir(h.dir)
 	if out, err := h.run("git", "--yes"); err == nil || strings.Count(out, "git does not say where its hooks are") != 1 || strings.Contains(out, "git, git") {
 		t.Errorf("outside a repository: %v\n%s", err, out)
+	}
+	if out, _ := h.run("--check"); strings.Contains(out, "git") || !strings.Contains(out, "(gemini)") {
+		t.Errorf("outside a repository, without a name: %s", out)
+	}
+}
+
+// A hook of another version of leasehold is replaced, and taken back like our own. One that
+// is no file is reported.
+func TestAHookOfAnotherVersionIsReplaced(t *testing.T) {
+	h := repository(t)
+	before := h.all()
+	h.ok("git", "--yes")
+	old := func() {
+		for _, hook := range find(t) {
+			if err := os.WriteFile(hook, []byte(strings.Replace(guard.Script(), "\n", "\n# as it was before\n", 1)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	old()
+	if out, err := h.run("git", "--check"); err == nil || strings.Count(out, "change ") != len(guard.Hooks) || !strings.Contains(out, "- # as it was before") {
+		t.Errorf("--check: %v\n%s", err, out)
+	}
+	h.ok("git", "--yes")
+	h.ok("git", "--check")
+	old()
+	if out := h.ok("--uninstall", "--yes"); !strings.Contains(out, "- # as it was before") {
+		t.Errorf("--uninstall says\n%s", out)
+	}
+	h.same(before, "--uninstall")
+
+	h.ok("git", "--yes")
+	hook := find(t)[0]
+	if err := errors.Join(os.Remove(hook), os.Mkdir(hook, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for _, undo := range []string{"--yes", "--uninstall"} {
+		if out, err := h.run("git", undo, "--yes"); err == nil || !strings.Contains(out, "is a directory") {
+			t.Errorf("%s: %v\n%s", undo, err, out)
+		}
+	}
+}
+
+// A hook that cannot be moved aside, because another file has that name, is refused before
+// anything is written.
+func TestAHookThatCannotBeMovedIsRefused(t *testing.T) {
+	h := repository(t)
+	h.write("work/.git/hooks/pre-commit", "#!/bin/sh\n")
+	h.write("work/.git/hooks/pre-commit.before-leasehold", "#!/bin/sh\nexit 1\n")
+	before := h.all()
+	if out, err := h.run("git", "--yes"); err == nil || !strings.Contains(out, "so the present hook cannot be moved there") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	h.same(before, "setup")
+}
+
+// The line in a hook of husky belongs to the user once it is not as setup wrote it.
+func TestAChangedLineInAHookOfHuskyIsLeft(t *testing.T) {
+	h := repository(t)
+	h.write("work/.husky/_/h", "")
+	h.git("config", "core.hooksPath", ".husky/_")
+	h.ok("git", "--yes")
+	h.write("work/.husky/pre-commit", guard.HuskyCall+" || true\nnpm test\n")
+	before := h.all()[h.path("work/.husky/pre-commit")]
+	if out, err := h.run("--uninstall", "--yes"); err == nil || !strings.Contains(out, "remove that by hand") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if after := h.all()[h.path("work/.husky/pre-commit")]; after != before {
+		t.Errorf("the hook is %q", after)
 	}
 }
