@@ -290,6 +290,30 @@ func TestAnAnswerThatNobodyTakesIsUndone(t *testing.T) {
 		if m := p.receive(); m.Result.IsError {
 			t.Errorf("the lease is held: %s", m.text())
 		}
+		if _, answer := w.do(t, "POST", acquireLine(0, "k1"), session...); !strings.Contains(answer, `"lease_id"`) {
+			t.Errorf("another call with the same id: %s", answer)
+		}
+	})
+}
+
+// What an answer told that could not be written is told again.
+func TestALossInAnAnswerThatNobodyTakesIsToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPGrace: time.Hour}})
+		session := w.open(t)
+		const list = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"lease_list"}}`
+		w.do(t, "POST", strings.Replace(acquireLine(0, "k"), "3600", "60", 1), session...)
+		time.Sleep(2 * time.Minute)
+		var text strings.Builder
+		if err := w.request(t, "POST", list, append(session, "Accept", "application/json")...).Write(&text); err != nil {
+			t.Fatal(err)
+		}
+		defer w.send(t, text.String()).Close()
+		time.Sleep(time.Minute)
+		_, answer := w.do(t, "POST", list, append(session, "Accept", "application/json")...)
+		if told := lossesIn(t, objectOf(t, answer)); told != 1 {
+			t.Errorf("it is told of %d losses: %s", told, answer)
+		}
 	})
 }
 
