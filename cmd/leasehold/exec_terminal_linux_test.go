@@ -147,6 +147,17 @@ func TestExecLeavesTheTerminalToTheProgram(t *testing.T) {
 		c.sees("code 130")
 	})
 
+	// A script without job control has what it starts with & ignore Ctrl-C.
+	t.Run("a signal to exec in the background of a script ends it", func(t *testing.T) {
+		holder := openConsole(t, env, leasehold, "exec", "--lease", "g", "--", "sh", "-c", `echo ready; read x`)
+		holder.sees("ready")
+		c := openConsole(t, env, "sh", "-c", `leasehold exec --lease g --wait 600 -- true &
+			until leasehold leases --json | grep -q '"in_line":1'; do sleep 0.05; done; kill -INT $!; wait $!; echo "code $?"`)
+		c.sees("code 130")
+		holder.types("\n")
+		holder.cmd.Wait()
+	})
+
 	t.Run("a user who waits is told who is in the way", func(t *testing.T) {
 		holder := openConsole(t, env, leasehold, "exec", "--lease", "w", "--", "sh", "-c", `echo ready; read x`)
 		holder.sees("ready")

@@ -36,9 +36,6 @@ func UntilHangup(ctx context.Context) (_ context.Context, stop context.CancelFun
 // UntilQuit returns a context that SIGQUIT ends, so that the caller can leave the alternate
 // screen. Then stop ends the process by that signal.
 func UntilQuit(ctx context.Context) (_ context.Context, stop func()) {
-	if signal.Ignored(syscall.SIGQUIT) {
-		return ctx, func() {}
-	}
 	quit, cancel := signal.NotifyContext(ctx, syscall.SIGQUIT)
 	return quit, func() {
 		quitted := quit.Err() != nil && ctx.Err() == nil
@@ -49,13 +46,18 @@ func UntilQuit(ctx context.Context) (_ context.Context, stop func()) {
 	}
 }
 
+// ignoredInterrupt is whether this process was started to ignore Ctrl-C. Once main has called
+// [signal.Notify], [signal.Ignored] does not report that any more.
+var ignoredInterrupt = signal.Ignored(syscall.SIGINT)
+
 // EndByInterrupt ends this process by SIGINT if it is in the foreground of a terminal. A shell
 // ends its script or its loop only if Ctrl-C ended what it waits for. After an exit code of 130
 // it goes on with the next command. Some of the three files may be redirected, for example
-// to a log. The first process of a container is not ended by a signal of its own.
+// to a log. The first process of a container is not ended by a signal of its own, and what a
+// shell starts with & is not if the shell has no job control.
 func EndByInterrupt() {
 	at := func(f *os.File) bool { return Is(f) && foreground(f) }
-	if (at(os.Stdin) || at(os.Stdout) || at(os.Stderr)) && !signal.Ignored(syscall.SIGINT) && os.Getpid() != 1 {
+	if (at(os.Stdin) || at(os.Stdout) || at(os.Stderr)) && !ignoredInterrupt && os.Getpid() != 1 {
 		endBy(syscall.SIGINT)
 	}
 }

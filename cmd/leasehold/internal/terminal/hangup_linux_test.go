@@ -42,3 +42,16 @@ func TestARepeatedSignalDoesNotKill(t *testing.T) {
 	<-ctx.Done()
 	send(syscall.SIGHUP)
 }
+
+// What nohup has told a command to ignore stays ignored, also by what it starts.
+func TestAnIgnoredHangupStaysIgnored(t *testing.T) {
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Ignore(syscall.SIGHUP)
+		defer signal.Reset(syscall.SIGHUP)
+	}
+	_, stop := terminal.UntilHangup(t.Context())
+	defer stop()
+	if !signal.Ignored(syscall.SIGHUP) {
+		t.Error("a hangup ends the command")
+	}
+}
