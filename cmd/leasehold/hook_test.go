@@ -234,6 +234,13 @@ func TestTheHookTellsAModelThatItWasResumed(t *testing.T) {
 	if told := begin("kimi", "resume"); told != "" {
 		t.Errorf("kimi would tell its user, and not its model: %s", told)
 	}
+	call := `{"event":%q,"dir":%q,"session":"ses_1","main":true,"call":"c","tool":"read","resumed":true}` // of opencode
+	if told := h.run("opencode", fmt.Sprintf(call, "after", shop)); !strings.Contains(told, `{"note":"Leasehold: this conversation was resumed`) || !strings.Contains(told, "have ended, except") {
+		t.Errorf("opencode: the model is told %s", told)
+	}
+	if told := h.run("opencode", fmt.Sprintf(call, "before", shop)); told != "" {
+		t.Errorf("opencode: the model is told before a tool that may fail: %s", told)
+	}
 	client, _ := startShim(t, "--directory", shop) // of this process
 	client.handshake()
 	client.call(11, "run_lease_acquire", `{"key":"deploy"}`)
@@ -602,8 +609,9 @@ func TestTheHookTellsAModelWhatItHolds(t *testing.T) {
 	t.Parallel()
 	client, h := hookedShim(t)
 	start := `{"cwd":%q,"session_id":"s","hook_event_name":"SessionStart","source":"compact"}`
-	for _, name := range []string{"claude", "codex"} {
-		if told := h.run(name, fmt.Sprintf(start, h.dir)); told != "" {
+	const call = `{"event":"after","dir":%q,"session":"s","main":true,"call":"c","tool":"read","compacted":%v}` // of opencode
+	for name, stdin := range map[string]string{"claude": fmt.Sprintf(start, h.dir), "codex": fmt.Sprintf(start, h.dir), "opencode": fmt.Sprintf(call, h.dir, true)} {
+		if told := h.run(name, stdin); told != "" {
 			t.Errorf("%s holds nothing, and is told %s", name, told)
 		}
 	}
@@ -632,6 +640,13 @@ func TestTheHookTellsAModelWhatItHolds(t *testing.T) {
 	}
 	if told := h.run("codex", fmt.Sprintf(start, h.dir)); told != "" {
 		t.Errorf("the agent of a thread is told what another holds: %s", told)
+	}
+	client.call(15, "run_lease_acquire", `{"key":"port","as":"s"}`)
+	client.answer(15)
+	for compacted, want := range map[bool]bool{false: false, true: true} {
+		if told := h.run("opencode", fmt.Sprintf(call, h.dir, compacted)); strings.Contains(told, `you still hold run lease \"port\"`) != want {
+			t.Errorf("opencode has compacted the conversation: %v; the model is told %s", compacted, told)
+		}
 	}
 }
 

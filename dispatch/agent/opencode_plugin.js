@@ -42,7 +42,9 @@ export const Leasehold = async ({ directory }) => {
       if (answer.note) notes.set(input.callID, answer.note)
     },
     "tool.execute.after": async (input, output) => {
-      const answer = await ask({ event: "after", ...agent(input), call: input.callID, tool: input.tool })
+      const unknown = { resumed: !begun.has(input.sessionID), compacted: compacted.delete(input.sessionID) } // to the model
+      begun.add(input.sessionID)
+      const answer = await ask({ event: "after", ...agent(input), call: input.callID, tool: input.tool, ...unknown })
       for (const note of [notes.get(input.callID), answer.note]) {
         if (note && typeof output?.output === "string") output.output += "\n\n" + note
         else if (note) output?.content?.push({ type: "text", text: note }) // of a tool of an MCP server
@@ -51,8 +53,10 @@ export const Leasehold = async ({ directory }) => {
     },
     event: async ({ event }) => {
       const info = event.properties?.info
-      if (event.type === "session.created" && info?.parentID) children.add(info.id)
       const id = info?.id ?? event.properties?.sessionID
+      if (event.type === "session.created") begun.add(id)
+      if (event.type === "session.created" && info?.parentID) children.add(id)
+      if (event.type === "session.compacted") compacted.add(id)
       if (event.type === "session.deleted" || (event.type === "session.idle" && children.has(id))) {
         await ask({ event: "session.done", session: id })
       } else if (event.type === "session.idle") {
@@ -65,3 +69,5 @@ export const Leasehold = async ({ directory }) => {
 const agent = ({ sessionID }) => ({ session: sessionID, main: !children.has(sessionID) })
 const notes = new Map() // of calls that run, whose models read them with the result
 const children = new Set() // sessions of sub-agents, which end when they are idle
+const begun = new Set() // sessions of this process, and those whose models know that another process began them
+const compacted = new Set() // sessions whose models have forgotten much, and have not been told what they hold

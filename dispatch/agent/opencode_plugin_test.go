@@ -59,3 +59,44 @@ console.log(other.content.map((part) => part.text).join("\n\n"))
 		}
 	}
 }
+
+// The plugin says once of a session that another process has begun that it was resumed,
+// and after each compaction that the model has forgotten.
+func TestThePluginSaysWhatAModelDoesNotKnow(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("there is no node")
+	}
+	const use = `
+import { Leasehold } from "./plugin.mjs"
+const plugin = await Leasehold({ directory: process.cwd() })
+const use = async (sessionID) => {
+  const output = { output: "" }
+  await plugin["tool.execute.after"]({ tool: "read", sessionID, callID: "c" }, output)
+  console.log(sessionID + output.output.trim())
+}
+const happens = (type, properties) => plugin.event({ event: { type, properties } })
+await happens("session.created", { info: { id: "new " } })
+for (const id of ["new ", "new ", "old ", "old "]) await use(id)
+for (const id of ["new ", "old "]) await happens("session.compacted", { sessionID: id })
+for (const id of ["new ", "new ", "old ", "old "]) await use(id)
+`
+	// A hook that answers with what it was told.
+	const hook = "#!/bin/sh\nin=$(cat)\nsays=; case $in in *'\"resumed\":true'*) says=resumed;; esac; case $in in *'\"compacted\":true'*) says=compacted;; esac\n[ -z \"$says\" ] || echo '{\"note\": \"'$says'\"}'\n"
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		filepath.Join(dir, "hook"):       hook,
+		filepath.Join(dir, "plugin.mjs"): agent.OpenCodePlugin(filepath.Join(dir, "hook")),
+		filepath.Join(dir, "use.mjs"):    use,
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), node, "use.mjs")
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if want := "new \nnew \nold resumed\nold \nnew compacted\nnew \nold compacted\nold \n"; err != nil || string(out) != want {
+		t.Errorf("%v: %q, not %q", err, out, want)
+	}
+}

@@ -147,12 +147,12 @@ func run(cmd *cobra.Command, c client) error {
 		return nil
 	}
 	news, known := g.news(ctx)
-	switch {
-	case !e.resumed || !slices.Contains(c.tells, e.kind):
-	case !known:
-		v.note = resumed + "may have ended; look with lease_list, and acquire again what you still need"
-	default:
-		v.note = resumed + "have ended, except those named here; acquire again what you still need"
+	if e.resumed && slices.Contains(c.tells, e.kind) {
+		ended := "may have ended; look with lease_list, and acquire again what you still need"
+		if known {
+			ended = "have ended, except those named here; acquire again what you still need"
+		}
+		news = strings.TrimSpace(resumed + ended + "\n" + news)
 	}
 	if news != "" && v.refuse != "" {
 		v.refuse += "\n" + news
@@ -249,7 +249,7 @@ func (g *guard) news(ctx context.Context) (text string, known bool) {
 		return "", false // without a daemon there is no news
 	}
 	args := map[string]any{"party": g.event.party, "main": g.event.main}
-	if g.event.kind == begin {
+	if g.event.kind == begin || g.event.resumed || g.event.compacted {
 		args["holds"] = true
 	}
 	answer, err := g.call(ctx, "hook_notices", args)

@@ -15,11 +15,13 @@ var opencode = client{
 			Call    string
 			Tool    string
 			Args    any
+
+			Resumed, Compacted bool
 		}
 		if err := readJSON(stdin, &in); err != nil {
 			return event{}, err
 		}
-		e := event{name: in.Event, dir: in.Dir, use: in.Call, party: in.Session, main: in.Main}
+		e := event{name: in.Event, dir: in.Dir, use: in.Call, party: in.Session, main: in.Main, resumed: in.Resumed, compacted: in.Compacted}
 		switch in.Event {
 		case "before":
 			e.kind = before
