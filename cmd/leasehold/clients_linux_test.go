@@ -48,6 +48,7 @@ func TestRealClients(t *testing.T) {
 		{"contend", (*bench).contend},
 		{"have sub-agents", (*bench).haveSubAgents},
 		{"are told in time", (*bench).areToldInTime},
+		{"are told what they have forgotten", (*bench).areToldWhatTheyHaveForgotten},
 		{"say what a command changed", (*bench).sayWhatACommandChanged},
 		{"survive one another", (*bench).surviveOneAnother},
 		{"lead", (*bench).lead},
@@ -105,12 +106,12 @@ func newBench(t *testing.T) *bench {
 	// wait for an answer that scripts do not have.
 	const opencode = ".config/opencode"
 	for name, text := range map[string]string{
-		".codex/config.toml":        "model_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"" + b.model.URL + "/v1\"\nwire_api = \"responses\"\nenv_key = \"SCRIPTED_KEY\"\n",
+		".codex/config.toml":        "model_provider = \"scripted\"\nmodel_auto_compact_token_limit = 150000\n\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"" + b.model.URL + "/v1\"\nwire_api = \"responses\"\nenv_key = \"SCRIPTED_KEY\"\n",
 		".gemini/settings.json":     `{"security": {"auth": {"selectedType": "gemini-api-key"}}, "telemetry": {"enabled": false}, "general": {"disableAutoUpdate": true}, "model": {"disableLoopDetection": true}, "hooks": {"BeforeTool": [{"hooks": [{"type": "command", "command": "cat > $(mktemp -p ` + filepath.Join(home, geminiSaid) + `)"}]}]}}` + "\n",
 		".qwen/settings.json":       `{"security": {"auth": {"selectedType": "openai"}}, "privacy": {"usageStatisticsEnabled": false}, "general": {"enableAutoUpdate": false}, "model": {"skipLoopDetection": true}}` + "\n",
 		".kimi-code/config.toml":    "default_model = \"kimi\"\ntelemetry = false\n\n[providers.scripted]\ntype = \"openai\"\nbase_url = \"" + b.model.URL + "/v1\"\napi_key = \"x\"\n\n[models.kimi]\nprovider = \"scripted\"\nmodel = \"kimi\"\nmax_context_size = 262144\ncapabilities = [\"tool_use\"]\n\n" + string(kimiHooks),
 		".config/crush/crush.json":  `{"models": {"large": {"provider": "scripted", "model": "crush"}, "small": {"provider": "scripted", "model": "crush"}}, "providers": {"scripted": {"type": "openai-compat", "base_url": "` + b.model.URL + `/v1", "api_key": "x", "models": [{"id": "crush", "name": "crush", "context_window": 262144, "default_max_tokens": 8192}]}}}` + "\n",
-		opencode + "/opencode.json": `{"model": "scripted/m", "small_model": "scripted/m", "autoupdate": false, "permission": {"*": "allow"}, "provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "scripted", "options": {"baseURL": "` + b.model.URL + `/v1", "apiKey": "x"}, "models": {"m": {"name": "m"}}}}}` + "\n",
+		opencode + "/opencode.json": `{"model": "scripted/m", "small_model": "scripted/m", "autoupdate": false, "permission": {"*": "allow"}, "provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "scripted", "options": {"baseURL": "` + b.model.URL + `/v1", "apiKey": "x"}, "models": {"m": {"name": "m", "limit": {"context": 180000, "output": 8192}}}}}}` + "\n",
 	} {
 		b.write(filepath.Join(home, name), text)
 	}
@@ -205,11 +206,24 @@ var commands = map[string][]string{
 	"crush":    {"run", "--quiet"},
 }
 
+// resumes are the clients' commands that go on with their last conversation.
+var resumes = map[string][]string{
+	"claude":   append([]string{"--continue"}, commands["claude"]...),
+	"codex":    append(slices.Clone(commands["codex"][:len(commands["codex"])-1]), "resume", "--last"),
+	"gemini":   append([]string{"--resume", "latest"}, commands["gemini"]...),
+	"opencode": append(slices.Clone(commands["opencode"]), "--continue"),
+}
+
 // start starts a client.
 func (b *bench) start(client string, s scenario) *agent {
 	b.t.Helper()
+	return b.startWith(client, s, commands[client])
+}
+
+func (b *bench) startWith(client string, s scenario, args []string) *agent {
+	b.t.Helper()
 	a := &agent{b: b, client: client, id: s.ID}
-	args := slices.Clone(commands[client])
+	args = slices.Clone(args)
 	if client != "opencode" { // which puts its arguments into quotes
 		args = append(args, s.prompt())
 	}

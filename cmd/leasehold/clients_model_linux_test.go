@@ -25,6 +25,10 @@ type step struct {
 	Gate    string // until the test opens it, the model thinks
 	Ops     []op
 	Refused []step // what it does then if it was refused
+
+	// Compacted is the script with which the model goes on, if there is one: with this step its
+	// context is full, its client asks for a summary, and the summary is this script alone.
+	Compacted *scenario
 }
 
 // An op is one call of a tool, in no client's words.
@@ -78,13 +82,14 @@ type model struct {
 	mu    sync.Mutex
 	heard map[string]turn // what an agent's model has read last, by its script
 	gates map[string]chan struct{}
-	came  chan struct{} // closed, and made anew, when heard changes
+	full  map[string]string // the summary that is asked for next, by script
+	came  chan struct{}     // closed, and made anew, when heard changes
 
 	calls atomic.Int64
 }
 
 func newModel(t *testing.T) *model {
-	m := &model{t: t, heard: map[string]turn{}, gates: map[string]chan struct{}{}, came: make(chan struct{})}
+	m := &model{t: t, heard: map[string]turn{}, gates: map[string]chan struct{}{}, full: map[string]string{}, came: make(chan struct{})}
 	m.Server = httptest.NewServer(m)
 	t.Cleanup(m.Close)
 	return m
@@ -139,16 +144,38 @@ func (m *model) gate(name string) chan struct{} {
 
 func (m *model) open(gate string) { close(m.gate(gate)) }
 
-// next is what the model does now; nothing if it is done.
-func (m *model) next(r *http.Request, in turn) []op {
-	_, rest, found := strings.Cut(in.text, scriptMark)
-	if !found || len(in.tools) == 0 {
-		return nil // a question of the client's own, such as for a title
+// A move is what the model does: it calls tools, or else says something.
+type move struct {
+	ops    []op
+	say    string
+	tokens int // which all that it has read takes
+}
+
+// fullTokens are more than those with which a client asks for a summary.
+const fullTokens = 185_000
+
+// next is what the model does now; with the last script, if its conversation has several.
+func (m *model) next(r *http.Request, in turn) move {
+	done := move{say: "done", tokens: 1}
+	at := strings.LastIndex(in.text, "\n"+scriptMark)
+	if at < 0 {
+		return done // a question of the client's own, such as for a title
 	}
+	rest := in.text[at+1+len(scriptMark):]
 	var s scenario
 	if err := json.NewDecoder(strings.NewReader(rest)).Decode(&s); err != nil {
 		m.t.Errorf("a script that cannot be read: %v in %.300s", err, rest)
-		return nil
+		return done
+	}
+	m.mu.Lock()
+	summary := m.full[s.ID]
+	delete(m.full, s.ID)
+	m.mu.Unlock()
+	if summary != "" {
+		return move{say: summary, tokens: 1}
+	}
+	if len(in.tools) == 0 {
+		return done
 	}
 	left := slices.Clone(in.results)
 	do := next(s.Steps, &left)
@@ -159,7 +186,7 @@ func (m *model) next(r *http.Request, in turn) []op {
 	m.came = make(chan struct{})
 	m.mu.Unlock()
 	if in.over {
-		return nil
+		return done
 	}
 	if do.Gate != "" {
 		select {
@@ -184,7 +211,13 @@ func (m *model) next(r *http.Request, in turn) []op {
 			}
 		}
 	}
-	return do.Ops
+	if do.Compacted == nil {
+		return move{ops: do.Ops, tokens: 1}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.full[s.ID] = do.Compacted.prompt()
+	return move{ops: do.Ops, tokens: fullTokens}
 }
 
 // theLast stands for what the model has read last of what an argument takes.

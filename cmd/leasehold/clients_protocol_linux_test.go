@@ -163,15 +163,16 @@ func (m *model) anthropic(r *http.Request, body []byte, w io.Writer, stream func
 	}
 	t.tools = in.Tools
 	var content []object
-	for _, o := range m.next(r, t) {
+	do := m.next(r, t)
+	for _, o := range do.ops {
 		name, args := o.call("claude")
 		content = append(content, object{"type": "tool_use", "id": m.callID("toolu"), "name": name, "input": json.RawMessage(args)})
 	}
 	reason := "tool_use"
 	if len(content) == 0 {
-		content, reason = []object{{"type": "text", "text": "done"}}, "end_turn"
+		content, reason = []object{{"type": "text", "text": do.say}}, "end_turn"
 	}
-	usage := object{"input_tokens": 1, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+	usage := object{"input_tokens": do.tokens, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
 	message := object{"id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": content, "stop_reason": reason, "stop_sequence": nil, "usage": usage}
 	if !in.Stream {
 		json.NewEncoder(w).Encode(message)
@@ -212,17 +213,17 @@ func (m *model) responses(r *http.Request, body []byte, send func(string, any)) 
 	}
 	t.tools = in.Tools
 	send("response.created", object{"type": "response.created", "response": object{"id": "r1"}})
-	ops := m.next(r, t)
-	for _, o := range ops {
+	do := m.next(r, t)
+	for _, o := range do.ops {
 		call := codexCall(o.call("codex"))
 		call["call_id"] = m.callID("call")
 		call["id"] = "item_" + call["call_id"].(string)
 		send("response.output_item.done", object{"type": "response.output_item.done", "item": call})
 	}
-	if len(ops) == 0 {
-		send("response.output_item.done", object{"type": "response.output_item.done", "item": object{"type": "message", "id": "m1", "role": "assistant", "content": []object{{"type": "output_text", "text": "done"}}}})
+	if len(do.ops) == 0 {
+		send("response.output_item.done", object{"type": "response.output_item.done", "item": object{"type": "message", "id": "m1", "role": "assistant", "content": []object{{"type": "output_text", "text": do.say}}}})
 	}
-	send("response.completed", object{"type": "response.completed", "response": object{"id": "r1", "usage": object{"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}}})
+	send("response.completed", object{"type": "response.completed", "response": object{"id": "r1", "usage": object{"input_tokens": do.tokens, "output_tokens": 1, "total_tokens": do.tokens + 1}}})
 }
 
 // codexCall is a call as Codex is told it. What its tool is part of stands before its
@@ -263,16 +264,17 @@ func (m *model) gemini(r *http.Request, body []byte) any {
 		t.tools = append(t.tools, group.FunctionDeclarations...)
 	}
 	var parts []object
-	for _, o := range m.next(r, t) {
+	do := m.next(r, t)
+	for _, o := range do.ops {
 		name, args := o.call("gemini")
 		parts = append(parts, object{"functionCall": object{"name": name, "args": json.RawMessage(args)}})
 	}
 	if len(parts) == 0 {
-		parts = []object{{"text": "done"}}
+		parts = []object{{"text": do.say}}
 	}
 	return object{
 		"candidates":    []object{{"content": object{"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}},
-		"usageMetadata": object{"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+		"usageMetadata": object{"promptTokenCount": do.tokens, "candidatesTokenCount": 1, "totalTokenCount": do.tokens + 1},
 	}
 }
 
@@ -301,7 +303,8 @@ func (m *model) chat(r *http.Request, body []byte, send func(string, any)) {
 	}
 	t.tools = in.Tools
 	var calls []object
-	for i, o := range m.next(r, t) {
+	do := m.next(r, t)
+	for i, o := range do.ops {
 		name, args := o.call(client)
 		calls = append(calls, object{"index": i, "id": m.callID("call"), "type": "function", "function": object{"name": name, "arguments": args}})
 	}
@@ -309,7 +312,7 @@ func (m *model) chat(r *http.Request, body []byte, send func(string, any)) {
 		send("", object{
 			"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "scripted",
 			"choices": []object{{"index": 0, "delta": delta, "finish_reason": reason}},
-			"usage":   object{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+			"usage":   object{"prompt_tokens": do.tokens, "completion_tokens": 1, "total_tokens": do.tokens + 1},
 		})
 	}
 	if len(calls) > 0 {
@@ -317,6 +320,6 @@ func (m *model) chat(r *http.Request, body []byte, send func(string, any)) {
 		chunk(object{}, "tool_calls")
 		return
 	}
-	chunk(object{"role": "assistant", "content": "done"}, nil)
+	chunk(object{"role": "assistant", "content": do.say}, nil)
 	chunk(object{}, "stop")
 }

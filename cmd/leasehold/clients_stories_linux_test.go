@@ -346,6 +346,41 @@ func (b *bench) areToldInTime() {
 	}
 }
 
+// The model of a client that has compacted its conversation is told what it still holds.
+// The model of a client that resumes one is told that it holds nothing of it.
+func (b *bench) areToldWhatTheyHaveForgotten() {
+	for _, client := range clientNames {
+		b.t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			b := b.in(t)
+			id := "forgets " + client
+			told := func(id, words string) {
+				t.Helper()
+				heard := b.model.of(id)
+				if n := strings.Count(strings.ReplaceAll(heard.text+strings.Join(heard.results, "\n"), `\"`, `"`), words); n != 1 {
+					t.Errorf("its model has read %d times that %s: %q in %s", n, words, heard.results, heard.text)
+				}
+			}
+			use := one("sh", args{"command": "true"})
+			s := scenario{ID: id, Steps: []step{one("run_lease_acquire", args{"key": "port"}), use}}
+			if client == "codex" || client == "opencode" { // Claude Code compacts what is long indeed, and Gemini CLI could not say so
+				s.Steps[1].Compacted = &scenario{ID: id + " after", Steps: []step{use, use}}
+			}
+			a := b.start(client, s)
+			if after := s.Steps[1].Compacted; after != nil {
+				a.id = after.ID
+			}
+			a.wait()
+			if a.id != id {
+				told(a.id, `you still hold run lease "port"`)
+			}
+			again := scenario{ID: id + " again", Steps: []step{use, use, use, use}} // it may see results of before
+			b.startWith(client, again, resumes[client]).wait()
+			told(again.ID, "this conversation was resumed")
+		})
+	}
+}
+
 // A command that changes what another holds is reported to the client's model, also if
 // the command fails.
 func (b *bench) sayWhatACommandChanged() {
