@@ -124,16 +124,17 @@ func checkName(argument, s string, least, most int) error {
 
 // Unseen returns what is wrong with a name in which there is something that people cannot
 // see, because they could take it for another name. It returns "" if there is nothing.
+// The variation selectors of emoji are in the names of files, and change how they look.
 func Unseen(name string) (problem string) {
 	for _, c := range name {
-		if !unicode.IsPrint(c) || c > unicode.MaxLatin1 && unicode.In(c, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
+		emoji := c == '\ufe0e' || c == '\ufe0f'
+		if !unicode.IsPrint(c) || c > unicode.MaxLatin1 && !emoji && unicode.In(c, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
 			return fmt.Sprintf("must be printable, and holds %U", c)
 		}
 	}
 	return ""
 }
 
-// checkText is for names and for free text, in which an emoji may have a variation selector.
 func checkText(argument, s string, least, most int) error {
 	switch {
 	case len(s) < least, least > 0 && len(s) > most:
