@@ -142,10 +142,10 @@ func TestEveryFixedSetOfWordsIsChecked(t *testing.T) {
 // What names something that the daemon or a directory can list is completed.
 func TestEveryNameIsCompleted(t *testing.T) {
 	isNew := []string{"token issue", "cluster drain"} // or only a database can list it
-	argument := regexp.MustCompile(` \[?[A-Z_]+\b`)
+	argument, flag := regexp.MustCompile(` \[?[A-Z_]+\b`), regexp.MustCompile(` \(?--`)
 	for _, c := range everyCommand() {
 		name := strings.Join(wordsOf(c), " ")
-		if argument.MatchString(strings.Split(c.Use, " --")[0]) && c.ValidArgsFunction == nil && len(c.ValidArgs) == 0 && !slices.Contains(isNew, name) {
+		if argument.MatchString(flag.Split(c.Use, 2)[0]) && c.ValidArgsFunction == nil && len(c.ValidArgs) == 0 && !slices.Contains(isNew, name) {
 			t.Errorf("%s completes no argument", c.UseLine())
 		}
 		for _, flag := range []string{"actor", "holder", "key", "layer", "lease", "parent", "prefix", "queue", "run"} {

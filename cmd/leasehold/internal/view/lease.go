@@ -33,7 +33,7 @@ func newLeaseCheckCommand() *cobra.Command {
 	var token uint64
 	var reply connection.Reply
 	cmd := place.WithServer(&cobra.Command{
-		Use:   "check [--key KEY | --path PATH] --token N",
+		Use:   "check (--key KEY | --path PATH) --token N",
 		Short: "Check whether a token is still current",
 		Long: `Check whether a token is that of the latest grant of a lease, for a script that guards
 a resource. Exit code 0: it is current. Exit code 1: it is not, or nobody can tell,
