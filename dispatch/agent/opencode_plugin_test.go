@@ -14,13 +14,7 @@ import (
 // tool's model reads that nobody checked, and what a hook says before the tool. The tool is
 // opencode's own, or one of an MCP server, whose result has another form.
 func TestThePluginTellsWhatAHookDidNotCheck(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("there is no node")
-	}
 	const use = `
-import { Leasehold } from "./plugin.mjs"
-const plugin = await Leasehold({ directory: process.cwd() })
 const input = { tool: "write", sessionID: "s", callID: "c" }, output = { args: {}, output: "written" }
 await plugin["tool.execute.before"](input, output)
 await plugin["tool.execute.after"](input, output)
@@ -36,24 +30,12 @@ console.log(other.content.map((part) => part.text).join("\n\n"))
 		"kill -STOP $$":                "nobody checked",
 		`echo '{"note": "by policy"}'`: "by policy",
 	} {
-		dir, plugin := t.TempDir(), agent.OpenCodePlugin("HOOK")
+		wait := "15000"
 		if strings.Contains(what, "STOP") { // for which the plugin waits in vain
-			plugin = strings.Replace(plugin, "15000", "500", 1)
+			wait = "500"
 		}
-		hook := filepath.Join(dir, "hook")
-		for name, text := range map[string]string{
-			hook:                             "#!/bin/sh\ncase \"$(cat)\" in *'\"before\"'*) " + what + ";; esac\n",
-			filepath.Join(dir, "plugin.mjs"): strings.Replace(plugin, "HOOK", hook, 1),
-			filepath.Join(dir, "use.mjs"):    use,
-		} {
-			if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
-				t.Fatal(err)
-			}
-		}
-		cmd := exec.CommandContext(t.Context(), node, "use.mjs")
-		cmd.Dir = dir
-		out, err := cmd.CombinedOutput()
-		own, other, _ := strings.Cut(string(out), "looked up\n\n")
+		out, err := usePlugin(t, wait, "case \"$(cat)\" in *'\"before\"'*) "+what+";; esac\n", use)
+		own, other, _ := strings.Cut(out, "looked up\n\n")
 		if err != nil || !strings.HasPrefix(own, "written\n\n") || !strings.Contains(own, want) || !strings.Contains(other, want) {
 			t.Errorf("%s: %v: %q", what, err, out)
 		}
@@ -63,13 +45,7 @@ console.log(other.content.map((part) => part.text).join("\n\n"))
 // The plugin says once of a session that another process has begun that it was resumed,
 // and after each compaction that the model has forgotten.
 func TestThePluginSaysWhatAModelDoesNotKnow(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("there is no node")
-	}
 	const use = `
-import { Leasehold } from "./plugin.mjs"
-const plugin = await Leasehold({ directory: process.cwd() })
 const use = async (sessionID) => {
   const output = { output: "" }
   await plugin["tool.execute.after"]({ tool: "read", sessionID, callID: "c" }, output)
@@ -82,12 +58,27 @@ for (const id of ["new ", "old "]) await happens("session.compacted", { sessionI
 for (const id of ["new ", "new ", "old ", "old "]) await use(id)
 `
 	// A hook that answers with what it was told.
-	const hook = "#!/bin/sh\nin=$(cat)\nsays=; case $in in *'\"resumed\":true'*) says=resumed;; esac; case $in in *'\"compacted\":true'*) says=compacted;; esac\n[ -z \"$says\" ] || echo '{\"note\": \"'$says'\"}'\n"
+	const hook = "in=$(cat)\nsays=; case $in in *'\"resumed\":true'*) says=resumed;; esac; case $in in *'\"compacted\":true'*) says=compacted;; esac\n[ -z \"$says\" ] || echo '{\"note\": \"'$says'\"}'\n"
+	out, err := usePlugin(t, "15000", hook, use)
+	if want := "new \nnew \nold resumed\nold \nnew compacted\nnew \nold compacted\nold \n"; err != nil || out != want {
+		t.Errorf("%v: %q, not %q", err, out, want)
+	}
+}
+
+// usePlugin returns what a script for node prints that uses the plugin, with this shell
+// script as its hook. wait is how many milliseconds the plugin waits for the hook.
+func usePlugin(t *testing.T, wait, hook, use string) (string, error) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("there is no node")
+	}
 	dir := t.TempDir()
+	path := filepath.Join(dir, "hook")
 	for name, text := range map[string]string{
-		filepath.Join(dir, "hook"):       hook,
-		filepath.Join(dir, "plugin.mjs"): agent.OpenCodePlugin(filepath.Join(dir, "hook")),
-		filepath.Join(dir, "use.mjs"):    use,
+		path:                             "#!/bin/sh\n" + hook,
+		filepath.Join(dir, "plugin.mjs"): strings.Replace(agent.OpenCodePlugin(path), "15000", wait, 1),
+		filepath.Join(dir, "use.mjs"):    "import { Leasehold } from \"./plugin.mjs\"\nconst plugin = await Leasehold({ directory: process.cwd() })\n" + use,
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
@@ -96,7 +87,5 @@ for (const id of ["new ", "new ", "old ", "old "]) await use(id)
 	cmd := exec.CommandContext(t.Context(), node, "use.mjs")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
-	if want := "new \nnew \nold resumed\nold \nnew compacted\nnew \nold compacted\nold \n"; err != nil || string(out) != want {
-		t.Errorf("%v: %q, not %q", err, out, want)
-	}
+	return string(out), err
 }

@@ -17,26 +17,39 @@ import (
 // All waiting calls of an actor may wake at once, so their number is limited,
 // however many connections it has.
 func TestWaitingCallsOfAnActorAreLimited(t *testing.T) {
+	onlySoMuchWaits(t, 2, server.MaxWaits, waiting, "waiting calls of one actor, at most 512")
+}
+
+// The size of the messages of an actor's waiting calls is limited, too. What others need to
+// renew and to release stays free.
+func TestBytesOfWaitingCallsOfAnActorAreLimited(t *testing.T) {
+	large := strings.Replace(waiting, "{", `{"padding":"`+strings.Repeat("a", 4<<20-1<<10)+`",`, 1)
+	onlySoMuchWaits(t, 1, 8, large, "bytes of waiting calls of one actor, at most 33554432; let one end first")
+}
+
+// onlySoMuchWaits has an actor make as many waiting calls over each of its connections. The
+// next one over another connection is refused, and that of another actor is not.
+func onlySoMuchWaits(t *testing.T, connections, calls int, args, refusal string) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, server.Options{})
 		b := d.addBlocker()
 		d.token(t, "root")
 		hello := server.Hello{Token: d.token(t, "w")}
-		for range 2 {
+		for range connections {
 			p := d.pipe(t)
 			p.greet(hello)
-			for i := range server.MaxWaits {
-				p.call(i, "block", waiting)
+			for i := range calls {
+				p.call(i, "block", args)
 				<-b.began
 			}
 		}
-		third := d.pipe(t)
-		third.greet(hello)
-		third.call(1, "block", waiting)
-		if m := third.receive(); !strings.Contains(m.text(), "waiting calls of one actor, at most 512") {
-			t.Errorf("the 513th: %s", m.text())
+		p := d.pipe(t)
+		p.greet(hello)
+		p.call(1, "block", args)
+		if m := p.receive(); !strings.Contains(m.text(), refusal) {
+			t.Errorf("the one after: %.200s", m.text())
 		}
-		d.dial(t, "other").call(1, "block", waiting)
+		d.dial(t, "other").call(1, "block", args)
 		<-b.began
 	})
 }
@@ -165,30 +178,5 @@ func TestHalfOfALargeMessageIsCutOff(t *testing.T) {
 				t.Error("a client that does not finish its message is not cut off")
 			}
 		}
-	})
-}
-
-// So is the size of their messages. What others need to renew and to release stays free.
-func TestBytesOfWaitingCallsOfAnActorAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDaemon(t, server.Options{})
-		b := d.addBlocker()
-		d.token(t, "root")
-		hello := server.Hello{Token: d.token(t, "w")}
-		large := strings.Replace(waiting, "{", `{"padding":"`+strings.Repeat("a", 4<<20-1<<10)+`",`, 1)
-		first := d.pipe(t)
-		first.greet(hello)
-		for i := range 8 {
-			first.call(i, "block", large)
-			<-b.began
-		}
-		second := d.pipe(t)
-		second.greet(hello)
-		second.call(1, "block", large)
-		if m := second.receive(); !strings.Contains(m.text(), "bytes of waiting calls of one actor, at most 33554432; let one end first") {
-			t.Errorf("the ninth: %.200s", m.text())
-		}
-		d.dial(t, "other").call(1, "block", large)
-		<-b.began
 	})
 }
