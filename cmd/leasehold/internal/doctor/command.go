@@ -36,9 +36,10 @@ MCP clients that name leasehold: those of this directory, of the project that it
 and of the user, wherever the clients' own variables put them. While a daemon runs,
 doctor starts each of these servers as its client starts it, with the environment that
 the client gives it, and says whether the server reaches this daemon, and which run it
-joins. A file of the project may have come with the repository. Of its servers, doctor
-starts only those that are nothing but leasehold mcp. It also checks the tool time-outs, and names the files that leasehold setup has
-written and that are not as this version would write them.
+joins. A file of the project may have come with the repository, so doctor starts a server
+of such a file only if it is nothing but leasehold mcp. It also checks the tool
+time-outs, and names the files that leasehold setup has written and that are not as
+this version would write them.
 
 The clocks are compared with the daemon's: doctor says if the wall clock was set since
 the daemon started, if the daemon's wall clock is another, and if the daemon runs on
