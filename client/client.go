@@ -26,7 +26,8 @@ import (
 // Options say how to reach a state, and as which actor.
 type Options struct {
 	// Servers are URLs: unix:///path of a daemon's socket, https://host, or
-	// http://localhost:port on this machine. If a server does not answer, the client asks the next one.
+	// http://localhost:port on this machine. If a server does not answer, the client asks
+	// the next one.
 	Servers []string
 	Token   string        // of an actor, from leasehold actor add
 	TLS     *tls.Config   // for https; nil: the system's trusted roots

@@ -147,7 +147,7 @@ func TestAProcessThatCannotBeFollowedIsNobody(t *testing.T) {
 			}
 			return p
 		}
-		h.crash() // to look in that way
+		h.crash() // the daemon that starts next looks in that way
 		tr := h.started()
 		_, access, err := h.IssueAccess(t.Context(), "monitor", dispatch.Operator, 0)
 		if err != nil {

@@ -83,7 +83,7 @@ type model struct {
 	heard map[string]turn // what an agent's model has read last, by its script
 	gates map[string]chan struct{}
 	full  map[string]string // the summary that is asked for next, by script
-	came  chan struct{}     // closed, and made anew, when heard changes
+	came  chan struct{}     // closed and replaced when heard changes
 
 	calls atomic.Int64
 }

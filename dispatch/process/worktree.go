@@ -315,9 +315,10 @@ func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string,
 	return true, "", nil
 }
 
-// submodule returns a submodule in whose directory there is something, or of which commits
-// are left, or "". git status shows no files there unless it is checked out. If it is, git
-// would run what its configuration names, so nobody looks whether there is work in it.
+// submodule returns a submodule whose directory is not empty or of which commits are left,
+// or "" if there is none. git status shows no files there unless the submodule is
+// checked out. If it is, git would run what its configuration names, so nobody looks whether
+// there is work in it.
 func (w *Worktree) submodule(ctx context.Context) (name string, err error) {
 	index, err := git(ctx, w.Path, "ls-files", "--stage", "-z")
 	if err != nil {

@@ -138,7 +138,7 @@ func TestWorktreeWithoutWorkLeavesNothing(t *testing.T) {
 	remove(t, w, "") // again
 }
 
-// What is in the directory of a submodule is shown by no status of its worktree.
+// The git status of a worktree does not show what is in the directory of a submodule.
 func TestAWorktreeWithSubmodulesIsRemovedUnlessOneWasCheckedOut(t *testing.T) {
 	checkout := func(t *testing.T, path string) {
 		git(t, path, "-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init")
@@ -202,7 +202,7 @@ func TestWorktreeWithWorkIsKept(t *testing.T) {
 	}
 }
 
-// An agent that may write only in its worktree does not get what it wrote there run.
+// An agent that may write only in its worktree cannot make git run a program from there.
 func TestNothingThatAWorktreeNamesIsRun(t *testing.T) {
 	for name, hide := range map[string]func(t *testing.T, repo, path string) string{
 		"a repository of its own": func(t *testing.T, _, path string) string {

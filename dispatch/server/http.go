@@ -73,13 +73,12 @@ func newEndpoint(s *Server) *endpoint {
 	return e
 }
 
-// onlyOnce are the headers that say who asks, and which call it is. A proxy may read another
-// of several values than this server.
+// onlyOnce are the headers that say who asks, and which call it is. If there are several,
+// a proxy may read another one than this server.
 var onlyOnce = []string{"Authorization", sessionHeader, apiSession, idempotencyKey, pageKey}
 
-// unambiguous refuses requests that have a header twice that they may have only once, and
-// calls of the API whose path is not canonical. A ServeMux would redirect their client to
-// the path of another call.
+// unambiguous refuses requests that repeat a header of onlyOnce, and calls of the API whose
+// path is not canonical. A ServeMux would redirect their client to the path of another call.
 func (e *endpoint) unambiguous(routes http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range onlyOnce {

@@ -124,8 +124,8 @@ func (c Call) Sent() Call {
 	return c
 }
 
-// Replaces returns c as the request that replaces an earlier one of the call, which then
-// gets no answer: what the call did for that is done for c.
+// Replaces returns c as the request that replaces an earlier one of the same call. The
+// earlier one then gets no answer, so what the call did for it counts as done for c.
 func (c Call) Replaces(earlier Call) Call {
 	c.first = earlier.first
 	return c

@@ -67,8 +67,8 @@
 // brought no gain: transactions seldom wait for the lock, because most of their
 // time goes into the sync.
 //
-// A reader that is not local waits for the last group. It could be answered sooner: when
-// those groups are durable that wrote what it has read. With an fsync of 5 ms,
+// A reader that is not local waits for the last group. It could be answered sooner,
+// once the groups that wrote what it has read are durable. With an fsync of 5 ms,
 // a read beside one writer takes 4 ms, and beside eight 10 ms, instead of 3 µs. To
 // answer sooner, each transaction would have to note all that it reads, with the ranges in
 // which it finds nothing, and each group all that it deletes. No agent notices 10 ms.

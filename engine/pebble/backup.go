@@ -31,8 +31,8 @@ var ErrInside = errors.New("a backup must be outside the directory of the state"
 // may have some later ones, each whole and none without those before it. If
 // Backup returns an error, there is no copy.
 //
-// Tables are hard links if dir is on the same disk and that can have them: they
-// never change. So a copy to the same disk costs little, and protects from mistakes but not from
+// Tables never change, so they are hard links if dir is on the same disk and its file
+// system supports them. Such a copy costs little, and protects from mistakes but not from
 // the loss of the disk.
 func (e *Engine) Backup(ctx context.Context, dir string) error {
 	var marks []byte
@@ -151,8 +151,8 @@ func (f copiedFile) Write(p []byte) (n int, err error) {
 	return f.File.Write(p)
 }
 
-// Link says no more than that it failed where the file system has no hard links, or the
-// system allows none. Pebble copies the file then, but not after an [os.ErrPermission].
+// Link hides an [os.ErrPermission], which means that the file system has no hard links or
+// that the system allows none. After any other error, Pebble copies the file.
 func (s *stateFS) Link(oldname, newname string) error {
 	err := s.FS.Link(oldname, newname)
 	if errors.Is(err, os.ErrPermission) {

@@ -313,8 +313,8 @@ func (e entry) isOurs(name string) bool {
 }
 
 // isPlain reports whether a server is this program, or the one that its user calls by the
-// name leasehold, connects to a daemon of this machine and gets no variables. Such a one can
-// do nothing that its user does not want.
+// name leasehold, connects to a daemon of this machine and gets no variables. Such a server
+// can do nothing that its user does not want.
 func (e entry) isPlain() bool {
 	path, err := exec.LookPath(e.command())
 	if err != nil {

@@ -299,8 +299,8 @@ func (j *job) end(ctx context.Context, grace time.Duration, signals <-chan os.Si
 }
 
 // suspend stops exec because the program was stopped, so that the shell takes
-// over. The program continues when exec does, and when the leases are held: they may have
-// expired meanwhile. If no shell controls exec, exec is not stopped and continues at once.
+// over. The program continues once exec does and the leases are known to be held: they may
+// have expired meanwhile. If no shell controls exec, exec is not stopped and continues at once.
 func (j *job) suspend(h *hold) {
 	j.disarm(true)
 	defer func() {

@@ -18,7 +18,7 @@ var claude = client{
 			e.shell = true
 		case "Agent", "Task", "Workflow":
 			e.delegates = true
-		case "SendMessage": // whoever reports to the agent above goes on with its files
+		case "SendMessage": // an agent that reports to its lead keeps its files
 			e.delegates = !slices.Contains([]string{"main", "team-lead"}, in.text("to"))
 		}
 	}),

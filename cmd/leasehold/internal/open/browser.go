@@ -23,8 +23,8 @@ func opener() string {
 	return path
 }
 
-// start has a program open a link. It does not wait for it, because some stay until the
-// browser is closed.
+// start has a program open a link. It does not wait for the program, because some stay
+// until the browser is closed.
 func start(opener, link string) bool {
 	cmd := exec.Command(opener, link)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // not reached by Ctrl-C

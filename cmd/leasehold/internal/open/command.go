@@ -87,8 +87,8 @@ With --role reader the page shows everything and changes nothing.`,
 	return cmd
 }
 
-// ask asks the daemon for a link. Other users see the command line of a browser, so a link
-// that one is started with is of no use to them.
+// ask asks the daemon for a link. Other users see the command line of a browser, so the
+// link that a browser is started with must be of no use to them.
 func ask(cmd *cobra.Command, role, base string, browser bool) (link, error) {
 	browser = browser && base == "" // else a proxy of another user may be between them
 	if base != "" {

@@ -78,8 +78,8 @@ func planSetup(m machine, chosen []client, project bool) (plans []plan) {
 	return plans
 }
 
-// leadsOut reports whether a file of a project, or a directory above it, is a link to what
-// is outside of the project, or git's own. A repository of others may have such a link to
+// leadsOut reports whether a file of a project, or a directory above it, is a link to something
+// outside of the project, or in git's own directory. A repository of others may have such a link to
 // one of the user's own files.
 func leadsOut(top, path string) (to string, out bool) {
 	for at := path; at != filepath.Dir(at); at = filepath.Dir(at) { // the file itself may not exist yet

@@ -46,15 +46,15 @@ func UntilQuit(ctx context.Context) (_ context.Context, stop func()) {
 	}
 }
 
-// ignoredInterrupt is whether this process was started to ignore Ctrl-C. Once main has called
-// [signal.Notify], [signal.Ignored] does not report that any more.
+// ignoredInterrupt is whether this process was started to ignore Ctrl-C. It is read first, because
+// [signal.Ignored] reports false after main has called [signal.Notify].
 var ignoredInterrupt = signal.Ignored(syscall.SIGINT)
 
 // EndByInterrupt ends this process by SIGINT if it is in the foreground of a terminal. A shell
 // ends its script or its loop only if Ctrl-C ended what it waits for. After an exit code of 130
 // it goes on with the next command. Some of the three files may be redirected, for example
-// to a log. The first process of a container is not ended by a signal of its own, and what a
-// shell starts with & is not if the shell has no job control.
+// to a log. The first process of a container is not ended by a signal of its own, and neither
+// is a process that a shell without job control has started with &.
 func EndByInterrupt() {
 	at := func(f *os.File) bool { return Is(f) && foreground(f) }
 	if (at(os.Stdin) || at(os.Stdout) || at(os.Stderr)) && !ignoredInterrupt && os.Getpid() != 1 {

@@ -109,7 +109,7 @@ func (k *leaseKey) args(cmd *cobra.Command, args []string) error {
 	return cobra.ExactArgs(1)(cmd, args)
 }
 
-// of returns the key. A file's is that of its project, so it is a lease of the run.
+// of returns the key. That of a file comes from its project, so its lease is one of the run.
 func (k *leaseKey) of(args []string, layer string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
