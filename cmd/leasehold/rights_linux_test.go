@@ -17,6 +17,9 @@ import (
 	"testing"
 )
 
+// nobody is a user who is not root.
+const nobody = 65534
+
 // callsIn returns a function that runs a binary, with all that it keeps in dir.
 func callsIn(t *testing.T, dir, binary string) func(as *syscall.SysProcAttr, args ...string) (string, error) {
 	return func(as *syscall.SysProcAttr, args ...string) (string, error) {
@@ -59,7 +62,6 @@ func TestAFileOfTheStateIsAnotherUsers(t *testing.T) {
 	as := new(syscall.SysProcAttr)
 	var err error
 	if os.Getuid() == 0 { // root may read and write everything
-		const nobody = 65534
 		as.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 		err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && path != lock && path != binary {
@@ -89,7 +91,6 @@ func TestTheDoctorNamesEveryFileThatKeepsADaemonFromStarting(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can make files of another user")
 	}
-	const nobody = 65534
 	dir := shortDir(t)
 	binary := leaseholdIn(t, dir)
 	if err := errors.Join(os.Chown(dir, nobody, nobody), os.Mkdir(filepath.Join(dir, "r"), 0o700), os.Chown(filepath.Join(dir, "r"), nobody, nobody)); err != nil {
@@ -135,7 +136,6 @@ func TestSudoLeavesTheHomeToItsUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can run commands as sudo does")
 	}
-	const nobody = 65534
 	dir := shortDir(t)
 	binary := leaseholdIn(t, t.TempDir())
 	call := func(as *syscall.SysProcAttr, more []string, args ...string) (string, error) {
@@ -206,7 +206,6 @@ func TestTheDirectoryThatIsClosedIsNamed(t *testing.T) {
 	t.Cleanup(func() { _ = os.Chmod(closed, 0o700) })
 	as := new(syscall.SysProcAttr)
 	if os.Getuid() == 0 { // root may use every directory
-		const nobody = 65534
 		as.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 		if err := errors.Join(os.Chown(dir, nobody, nobody), os.Chown(closed, nobody, nobody)); err != nil {
 			t.Fatal(err)
@@ -244,7 +243,6 @@ func TestNothingIsSentToAListenerOfAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can run commands as another user")
 	}
-	const nobody = 65534
 	dir, shared := shortDir(t), shortDir(t)
 	if err := errors.Join(os.Chown(dir, nobody, nobody), os.Chmod(shared, 0o777|fs.ModeSticky)); err != nil {
 		t.Fatal(err)
@@ -296,7 +294,6 @@ func TestALinkOnACommandLineIsOnlyForItsUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can give a connection to another user")
 	}
-	const nobody = 65534
 	dir := shortDir(t)
 	binary := leaseholdIn(t, dir)
 	link := filepath.Join(dir, "link") // blocks until the browser writes its link
