@@ -187,7 +187,7 @@ func TestAnAgentLeavesItsFilesToItsSubAgents(t *testing.T) {
 	newDir(t)
 	startDaemon(t)
 	shop := repository(t, filepath.Join(t.TempDir(), "shop"))
-	h := &hooked{t: t, dir: shop, pid: os.Getpid()} // as those clients find it that do not name theirs
+	h := &hooked{t: t, dir: shop, pid: os.Getpid()} // what a hook finds if its client does not name itself
 	h.mayWrite("a.ts", "")
 	h.mayNotWrite("a.ts", `,"agent_id":"s"`)
 	gives := `{"cwd":%q,"hook_event_name":%q,"tool_name":%q}`

@@ -46,8 +46,8 @@ func UntilQuit(ctx context.Context) (_ context.Context, stop func()) {
 	}
 }
 
-// ignoredInterrupt is whether this process was started to ignore Ctrl-C. It is read first, because
-// [signal.Ignored] reports false after main has called [signal.Notify].
+// ignoredInterrupt is whether this process was started to ignore Ctrl-C. It is read first,
+// because [signal.Ignored] reports false after main has called [signal.Notify].
 var ignoredInterrupt = signal.Ignored(syscall.SIGINT)
 
 // EndByInterrupt ends this process by SIGINT if it is in the foreground of a terminal. A shell
