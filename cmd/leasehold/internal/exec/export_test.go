@@ -14,3 +14,18 @@ func Confirm(ctx context.Context, d *connection.Dialer, c *client.Client, ttl ti
 	h := &hold{cfg: execConfig{ttl: ttl}, link: link, leases: []lease{{LeaseID: "1"}}}
 	return h.confirm(ctx)
 }
+
+// Keep keeps a lease of a ttl that was granted over a connection, until ctx ends. clock
+// reads the clock that runs while the machine sleeps. changed is called after each renewal
+// and before each late one.
+func Keep(ctx context.Context, d *connection.Dialer, c *client.Client, ttl time.Duration, clock func() time.Duration, changed func()) error {
+	real := running
+	running = clock
+	defer func() { running = real }()
+	link := &execLink{dialer: d, client: c, conn: &tappedConn{ended: make(chan struct{})}}
+	h := &hold{cfg: execConfig{ttl: ttl}, link: link, leases: []lease{{LeaseID: "1"}}, until: now().Add(ttl), changed: changed}
+	if lost := h.keep(ctx); lost != nil {
+		return lost
+	}
+	return nil
+}

@@ -59,8 +59,9 @@ type hold struct {
 	// linked is called after each connection but the first.
 	linked func()
 
-	// renewed is called after each renewal once the program runs.
-	renewed func()
+	// changed is called once the program runs, after each renewal and when keep finds that it
+	// is late.
+	changed func()
 
 	// waits is called once, with who is in the way, if the wait takes longer than
 	// firstCall. It is nil if no user looks on.
@@ -145,8 +146,8 @@ func (h *hold) renew(ctx context.Context) error {
 	h.mu.Lock()
 	h.until = until
 	h.mu.Unlock()
-	if h.renewed != nil {
-		h.renewed()
+	if h.changed != nil {
+		h.changed()
 	}
 	return nil
 }
@@ -183,29 +184,40 @@ func (e *lossError) Error() string { return e.why }
 
 // keep renews the leases until ctx ends, and then returns nil. If the leases
 // are lost or are about to be, it returns why. If it was too late to renew them because
-// this process could not run, it asks the daemon once.
+// this process could not run, it asks the daemon for a while all the same: the daemon still
+// renews what nobody else has taken.
 func (h *hold) keep(ctx context.Context) *lossError {
 	every := min(h.cfg.ttl/3, maxRenewal)
 	var lastErr error
+	end := h.lastOrders() // until when to ask
+	late := false         // this process was stopped, or the machine slept
 	for failures, next := 0, every; ; {
 		select {
-		case <-time.After(min(next, h.lastOrders().Sub(now()))):
+		case <-time.After(min(next, end.Sub(now()))):
 		case <-h.link.ended():
 			h.link.close()
 		case <-ctx.Done():
 			return nil
 		}
-		left := h.lastOrders().Sub(now())
-		late := left <= 0 && lastErr == nil // this process was stopped, or the machine slept
+		left := end.Sub(now())
 		switch {
-		case late: // the daemon still renews what nobody else has taken
-			left = heldTimeout
+		case left > 0:
+		case lastErr == nil, left < -h.margin():
+			late, left = true, heldTimeout
 			if by := h.deadline().Sub(now()); by > 0 {
 				left = min(left, by/2)
 			}
-		case left <= 0:
+			end = now().Add(left)
+			if h.changed != nil {
+				h.changed()
+			}
+		default:
+			if late {
+				lastErr = fmt.Errorf("leasehold exec was stopped, or the machine slept, for too long; %w", lastErr)
+			}
 			return &lossError{fmt.Sprintf("%s cannot be renewed: %v", h.names(), lastErr), h.deadline()}
-		case failures == 0 && len(h.link.dialer.Servers()) > 1:
+		}
+		if failures == 0 && len(h.link.dialer.Servers()) > 1 {
 			left /= 2 // if the server stands still, another has time to answer
 		}
 		bounded, cancel := context.WithTimeoutCause(ctx, left, errors.New("the daemon does not answer"))
@@ -216,7 +228,7 @@ func (h *hold) keep(ctx context.Context) *lossError {
 		}
 		switch {
 		case err == nil:
-			failures, next, lastErr = 0, every, nil
+			failures, next, lastErr, late, end = 0, every, nil, false, h.lastOrders()
 			continue
 		case ctx.Err() != nil:
 			return nil
@@ -226,9 +238,6 @@ func (h *hold) keep(ctx context.Context) *lossError {
 			return &lossError{why: fmt.Sprintf("%s: %v", h.names(), err)}
 		}
 		lastErr = err
-		if late {
-			lastErr = fmt.Errorf("leasehold exec was stopped, or the machine slept, for too long; %w", err)
-		}
 		failures++
 		next = connection.RetryAfter(failures)
 	}
@@ -305,4 +314,7 @@ func (h *hold) environ() (env []string) {
 // now reads a clock that runs while the machine sleeps. The clock of package
 // time stops during sleep, and would show a lease as held that was lost long
 // ago. Compare the results only with each other.
-func now() time.Time { return time.Unix(0, int64(clock.Running())) }
+func now() time.Time { return time.Unix(0, int64(running())) }
+
+// running is replaced in tests.
+var running = clock.Running

@@ -2,6 +2,8 @@ package exec_test
 
 import (
 	"bufio"
+	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/url"
@@ -46,4 +48,83 @@ func TestALongLeaseIsNotAwaitedForLong(t *testing.T) {
 			t.Errorf("%v after %v", err, took)
 		}
 	})
+}
+
+// A renewal that failed before or during a sleep, or at once after it, says nothing of the
+// moment after.
+func TestAfterASleepTheDaemonIsAskedAnew(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		answers []string // to the renewals: yes, no, or sleep, which is no after an hour
+		held    bool
+	}{
+		{"a sleep while a renewal fails", []string{"yes", "no", "sleep", "yes"}, true},
+		{"a network that comes back late", []string{"sleep", "no", "no", "yes"}, true},
+		{"a second sleep before the answer", []string{"sleep", "sleep", "yes"}, true},
+		{"no answer", []string{"yes", "sleep"}, false},
+		{"no sleep", []string{"yes"}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var slept time.Duration
+				near, far := net.Pipe()
+				go func() { // ends with the connection
+					in := bufio.NewReader(far)
+					for n := 0; ; {
+						line, err := in.ReadBytes('\n')
+						if err != nil {
+							return
+						}
+						var call struct {
+							ID     int
+							Method string
+						}
+						if err := json.Unmarshal(line, &call); err != nil {
+							t.Error(err)
+						}
+						switch {
+						case call.Method == "":
+							fmt.Fprintln(far, `{"ok":true,"actor":{"name":"a"}}`)
+						case call.Method != "tools/call":
+							if call.ID != 0 {
+								fmt.Fprintf(far, `{"jsonrpc":"2.0","id":%d,"result":{}}`+"\n", call.ID)
+							}
+						default:
+							answer := "no"
+							if n < len(test.answers) {
+								answer = test.answers[n]
+							}
+							n++
+							result := `{"structuredContent":{"code":"UNAVAILABLE","message":"away"},"isError":true}`
+							switch answer {
+							case "yes":
+								result = "{}"
+							case "sleep":
+								slept += time.Hour
+							}
+							fmt.Fprintf(far, `{"jsonrpc":"2.0","id":%d,"result":%s}`+"\n", call.ID, result)
+						}
+						if test.held && n == len(test.answers) {
+							time.Sleep(time.Millisecond) // the answer is read
+							cancel()
+						}
+					}
+				}()
+				c, err := client.Connect(t.Context(), near, server.Hello{}, "test", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				clock := func() time.Duration { return time.Duration(time.Now().UnixNano()) + slept }
+				nobody := &place.Servers{URLs: []*url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}}
+				began := time.Now()
+				err = exec.Keep(ctx, connection.NewDialer(place.Target{Servers: nobody}), c, time.Minute, clock, nil)
+				if took := time.Since(began); (err == nil) != test.held || took > time.Minute {
+					t.Errorf("%v after %v", err, took)
+				}
+			})
+		})
+	}
 }

@@ -33,7 +33,7 @@ type job struct {
 	process     *process.Process // nil before the start
 	interrupted bool             // exec itself got a SIGINT, and passed it on
 	suspended   bool             // the program is stopped until the leases are known to be held
-	renewed     chan struct{}    // receives a value after a renewal
+	renewed     chan struct{}    // receives a value when the leases may have been renewed
 
 	mu       sync.Mutex
 	watchdog *process.Watchdog // nil after the end
@@ -109,7 +109,7 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	// If no new watchdog can be started, the old one still guards the program,
 	// but no longer keeps the connection open.
 	h.linked = func() { _ = j.guard(link) }
-	h.renewed = func() {
+	h.changed = func() {
 		j.arm(h)
 		select {
 		case j.renewed <- struct{}{}:
