@@ -6,7 +6,11 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/dispatch/client"
+	"github.com/leasehold/leasehold/dispatch/server"
 )
+
+// Outage is how long a waiting exec waits for a daemon to come back.
+const Outage = execOutage
 
 // Confirm renews a lease that was granted over a connection.
 func Confirm(ctx context.Context, d *connection.Dialer, c *client.Client, ttl time.Duration) error {
@@ -28,4 +32,11 @@ func Keep(ctx context.Context, d *connection.Dialer, c *client.Client, ttl time.
 		return lost
 	}
 	return nil
+}
+
+// Obtain waits for a lease over a connection.
+func Obtain(ctx context.Context, d *connection.Dialer, c *client.Client, wait time.Duration) error {
+	link := &execLink{dialer: d, hello: server.Hello{Handle: "h"}, client: c, conn: &tappedConn{ended: make(chan struct{})}}
+	h := &hold{cfg: execConfig{wait: wait, wanted: make([]wanted, 1)}, link: link}
+	return h.obtain(ctx)
 }

@@ -70,48 +70,23 @@ func TestAfterASleepTheDaemonIsAskedAnew(t *testing.T) {
 				defer cancel()
 				var slept time.Duration
 				near, far := net.Pipe()
-				go func() { // ends with the connection
-					in := bufio.NewReader(far)
-					for n := 0; ; {
-						line, err := in.ReadBytes('\n')
-						if err != nil {
-							return
-						}
-						var call struct {
-							ID     int
-							Method string
-						}
-						if err := json.Unmarshal(line, &call); err != nil {
-							t.Error(err)
-						}
-						switch {
-						case call.Method == "":
-							fmt.Fprintln(far, `{"ok":true,"actor":{"name":"a"}}`)
-						case call.Method != "tools/call":
-							if call.ID != 0 {
-								fmt.Fprintf(far, `{"jsonrpc":"2.0","id":%d,"result":{}}`+"\n", call.ID)
-							}
-						default:
-							answer := "no"
-							if n < len(test.answers) {
-								answer = test.answers[n]
-							}
-							n++
-							result := `{"structuredContent":{"code":"UNAVAILABLE","message":"away"},"isError":true}`
-							switch answer {
-							case "yes":
-								result = "{}"
-							case "sleep":
-								slept += time.Hour
-							}
-							fmt.Fprintf(far, `{"jsonrpc":"2.0","id":%d,"result":%s}`+"\n", call.ID, result)
-						}
-						if test.held && n == len(test.answers) {
-							time.Sleep(time.Millisecond) // the answer is read
-							cancel()
-						}
+				n := 0
+				go serve(far, func() string { // ends with the connection
+					answer := "no"
+					if n < len(test.answers) {
+						answer = test.answers[n]
 					}
-				}()
+					if n++; test.held && n == len(test.answers) {
+						time.AfterFunc(time.Millisecond, cancel) // once the answer is read
+					}
+					switch answer {
+					case "yes":
+						return "{}"
+					case "sleep":
+						slept += time.Hour
+					}
+					return `{"structuredContent":{"code":"UNAVAILABLE","message":"away"},"isError":true}`
+				})
 				c, err := client.Connect(t.Context(), near, server.Hello{}, "test", "")
 				if err != nil {
 					t.Fatal(err)
@@ -127,4 +102,54 @@ func TestAfterASleepTheDaemonIsAskedAnew(t *testing.T) {
 			})
 		})
 	}
+}
+
+// serve is a daemon on a connection. answer returns the result of a call, or "" to hang up.
+func serve(conn net.Conn, answer func() string) {
+	defer conn.Close()
+	for in := json.NewDecoder(conn); ; {
+		var call struct {
+			ID     int
+			Method string
+		}
+		if in.Decode(&call) != nil {
+			return
+		}
+		result := "{}"
+		switch call.Method {
+		case "":
+			fmt.Fprintln(conn, `{"ok":true,"actor":{"name":"a"}}`)
+		case "tools/call":
+			if result = answer(); result == "" {
+				return
+			}
+		}
+		if call.ID != 0 {
+			fmt.Fprintf(conn, `{"jsonrpc":"2.0","id":%d,"result":%s}`+"\n", call.ID, result)
+		}
+	}
+}
+
+// A daemon that restarts is awaited, however long a limit refused the lease before.
+func TestADaemonIsAwaitedAfterALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		began := time.Now()
+		const full = time.Minute
+		go serve(far, func() string { // ends with the connection
+			if time.Since(began) > full {
+				return ""
+			}
+			return `{"structuredContent":{"code":"LIMIT","message":"full"},"isError":true}`
+		})
+		c, err := client.Connect(t.Context(), near, server.Hello{}, "test", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		nobody := &place.Servers{URLs: []*url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}}
+		err = exec.Obtain(t.Context(), connection.NewDialer(place.Target{Servers: nobody}), c, time.Hour)
+		if took := time.Since(began); err == nil || took < full+exec.Outage {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
 }

@@ -87,7 +87,7 @@ func (h *hold) obtain(ctx context.Context) error {
 				h.waits(refusal.Message)
 				h.waits = nil
 			}
-			if failures++; failures == 1 {
+			if failures++; failures == 1 || refusal != nil {
 				patience = time.Now().Add(execOutage)
 			}
 			if connection.Pause(ctx, connection.RetryAfter(failures)) != nil {
