@@ -244,6 +244,8 @@ func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, los
 	for {
 		if j.suspended && now().Before(h.deadline()) {
 			j.suspended = false
+			j.disarm(false)
+			j.arm(h)
 			j.process.GiveTerminal()
 		}
 		select {
@@ -252,7 +254,7 @@ func (j *job) follow(ctx context.Context, signals <-chan os.Signal, h *hold, los
 			j.interrupted = j.interrupted || s == syscall.SIGINT
 			_ = j.process.Signal(s.(syscall.Signal)) // an error means that it has just ended
 		case <-j.process.Stopped():
-			j.suspend(h)
+			j.suspend()
 		case loss := <-lost:
 			j.disarm(true)
 			say(loss, false)
@@ -299,14 +301,12 @@ func (j *job) end(ctx context.Context, grace time.Duration, signals <-chan os.Si
 }
 
 // suspend stops exec because the program was stopped, so that the shell takes
-// over. The program continues once exec does and the leases are known to be held: they may
-// have expired meanwhile. If no shell controls exec, exec is not stopped and continues at once.
-func (j *job) suspend(h *hold) {
+// over. The program continues when exec does, and when the leases are held: they may have
+// expired meanwhile. Until then the watchdog is not armed, because exec may be stopped again.
+// If no shell controls exec, exec is not stopped and continues at once.
+func (j *job) suspend() {
 	j.disarm(true)
-	defer func() {
-		j.disarm(false)
-		j.arm(h)
-	}()
 	j.process.TakeTerminal()
-	j.suspended = terminal.Suspend() == nil
+	_ = terminal.Suspend() // if it fails, exec continues at once
+	j.suspended = true
 }
