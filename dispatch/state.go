@@ -27,7 +27,7 @@ import (
 // Options of a State. The zero value is suitable for production.
 type Options struct {
 	Caps   Caps             // for runs that are created without their own
-	Leases registry.Options // limits; SessionOpen, Present and LayerOf are set by Open
+	Leases registry.Options // limits; the functions are set by Open
 	Tasks  queue.Options
 
 	// Alive reports whether the process of a session that was connected before
@@ -132,7 +132,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 		launchers: work.NewLaunchers(eng, work.Options{Alive: opts.Alive, Find: opts.Process}),
 	}
 	s.guests.open, s.guests.came = make(map[guest]*Session), make(chan struct{}, 1)
-	opts.Leases.SessionOpen = sessionOpen
+	opts.Leases.SessionOpen, opts.Leases.SessionEnding = sessionOpen, sessionEnding
 	opts.Leases.Present = s.present
 	opts.Leases.Apart = s.apart
 	opts.Leases.LayerOf = s.layerOf
@@ -188,6 +188,12 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*State, error) 
 // transaction that grants.
 func sessionOpen(tx registry.Tx, session uuid.UUID) bool {
 	_, ok := tx.Get(sessionKey(session))
+	return ok
+}
+
+// sessionEnding reports whether a session that has ended has yet to give back what it held.
+func sessionEnding(tx registry.Tx, session uuid.UUID) bool {
+	_, ok := tx.Get(endingSession + string(session[:]))
 	return ok
 }
 

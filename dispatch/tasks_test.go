@@ -145,6 +145,9 @@ func TestTheEndOfASessionWithManyClaimsGoesInSteps(t *testing.T) {
 				t.Errorf("one step gave back %d claims", was-now)
 			}
 			steps, was = steps+1, now
+			if err := state.Check(context.Background()); err != nil {
+				t.Errorf("between two steps: %v", err)
+			}
 			late.after = between
 		}
 		late.after = between

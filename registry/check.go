@@ -68,7 +68,7 @@ func (c *Core) checkLeases(tx Tx, counts map[string]uint64, fault func(string, .
 			fault("row %q is not a lease", row.Key)
 			continue
 		}
-		if !c.opts.SessionOpen(tx, l.Holder.Session) {
+		if by := l.Holder.Session; !c.opts.SessionOpen(tx, by) && !c.opts.SessionEnding(tx, by) {
 			fault("lease %q is held by session %s, which has ended", row.Key, l.Holder.Session)
 		}
 		for row := range near(tx, leasePrefix, l.Scope, l.Key) {

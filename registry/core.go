@@ -54,6 +54,10 @@ type Options struct {
 	// to one that has ended. If it is nil, every session is open.
 	SessionOpen func(tx Tx, session uuid.UUID) bool
 
+	// SessionEnding reports in tx whether a session that has ended has yet to give back
+	// what it held. If it is nil, none has.
+	SessionEnding func(tx Tx, session uuid.UUID) bool
+
 	// Present reports whether the session has a live connection or process now.
 	// Its keep_alive leases are extended only while it has. If it is nil, every
 	// session is present.
@@ -98,6 +102,9 @@ func New(eng engine.Engine, opts Options) *Core {
 	opts.SearchedAtOnce = cmp.Or(opts.SearchedAtOnce, 64)
 	if opts.SessionOpen == nil {
 		opts.SessionOpen = func(Tx, uuid.UUID) bool { return true }
+	}
+	if opts.SessionEnding == nil {
+		opts.SessionEnding = func(Tx, uuid.UUID) bool { return false }
 	}
 	if opts.Present == nil {
 		opts.Present = func(uuid.UUID) bool { return true }
