@@ -38,7 +38,7 @@ type guest struct {
 }
 
 var (
-	errNoClient = errors.New("the process of the client is not known, so nothing could tell when it ends")
+	errNoClient = say(ErrNotFound, "the process of the client is not known, so nothing could tell when it ends")
 	errNoShim   = say(ErrNotFound, "a client of another machine or container needs a session that lasts, and this one has none: have it start leasehold mcp there, with the same --server and token if there are any")
 
 	// ErrComingBack is returned to a client that had a session before a restart

@@ -373,10 +373,13 @@ func (g *guard) take(ctx context.Context, settings project.Settings, list []targ
 // before it answered is asked again once it is back, because it keeps the leases of
 // others.
 func (g *guard) insist(ctx context.Context, args map[string]any) (answer mcp.Answer, err error) {
+	var last error // with which the daemon refused it before
 	for {
 		answer, err = g.call(ctx, "hook_write", args)
 		refusal, refused := errors.AsType[*mcp.Refusal](err)
 		switch {
+		case last != nil && errors.Is(err, errLate):
+			return answer, last
 		case connection.BrokeOff(err):
 			g.daemon.Close()
 			g.daemon = nil
@@ -385,6 +388,8 @@ func (g *guard) insist(ctx context.Context, args map[string]any) (answer mcp.Ans
 			}
 		case !refused || !refusal.Passing():
 			return answer, err
+		default:
+			last = err
 		}
 		if connection.Pause(ctx, connection.RetryAfter(0)) != nil {
 			return answer, err
