@@ -57,6 +57,11 @@ type Turn interface {
 	// turn and must end.
 	Pause()
 	Resume() error
+	// Look says that the caller looks for a change for which it would wait, and
+	// Looked that it has looked. Look may wait for others; after an error the
+	// caller must not look. Looked may be called more than once.
+	Look() error
+	Looked()
 
 	// Begin says that the caller is about to make a snapshot, and Long that the
 	// snapshot is more work than most, or that much was read. Both may wait for
@@ -86,6 +91,8 @@ func (noTurn) Wait()         {}
 func (noTurn) Heavy()        {}
 func (noTurn) Pause()        {}
 func (noTurn) Resume() error { return nil }
+func (noTurn) Look() error   { return nil }
+func (noTurn) Looked()       {}
 func (noTurn) Begin() error  { return nil }
 func (noTurn) Long() error   { return nil }
 func (noTurn) End()          {}

@@ -90,6 +90,10 @@ type Shares struct {
 	// or has a large message. They leave some processors to others.
 	reads, long chan struct{}
 
+	// looks contains an element for each call that looks for a change for which
+	// it would wait.
+	looks chan struct{}
+
 	Arriving chan struct{} // contains an element for each large message that is being received
 
 	Comings  *Pace[int]       // connections to the socket, by pid
@@ -102,6 +106,7 @@ func New(limits Limits) *Shares {
 		limits: limits,
 		actors: make(map[uuid.UUID]*Share), processes: make(map[int]int),
 		reads: make(chan struct{}, longTurns()), long: make(chan struct{}, longTurns()),
+		looks:    make(chan struct{}, runtime.NumCPU()),
 		Arriving: make(chan struct{}, MaxArriving),
 		Comings:  NewPace[int](processBurst, processEvery), Openings: NewPace[uuid.UUID](sessionBurst, sessionEvery),
 	}

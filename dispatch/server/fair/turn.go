@@ -13,7 +13,9 @@ import (
 // disk, so that any number of an actor's calls can share a sync. After that it
 // is not taken again, because the call may hold what other calls wait for in
 // their turns. A call that waits for a change gives its turn back, and takes
-// another for each look at what has changed.
+// another for each look at what has changed. Of all actors together, as many calls
+// look as there are processors. So the lock and a processor are free for calls that
+// do not wait, however many waits begin or end at the same time.
 //
 // How much a call reads is known only when it has read it. So the call takes a
 // place for each of its snapshots. If one turns out to be long, the call takes
@@ -22,6 +24,7 @@ type Turn struct {
 	share   *Share
 	ctx     context.Context
 	short   atomic.Bool // its short turn was given back, or is not needed
+	looking atomic.Bool // it has a place in looks
 	reading bool        // it has a place in reads
 	long    time.Time   // since when it has a long turn; zero: it has none
 	heavy   bool        // its last transaction was more work than most
@@ -54,11 +57,29 @@ func (t *Turn) take(long bool) error {
 	return t.enterLong()
 }
 
+// Look implements [engine.Turn].
+func (t *Turn) Look() error {
+	if !t.long.IsZero() {
+		return nil
+	}
+	err := Enter(t.ctx, t.share.of.looks)
+	t.looking.Store(err == nil)
+	return err
+}
+
+// Looked implements [engine.Turn].
+func (t *Turn) Looked() {
+	if t.looking.CompareAndSwap(true, false) {
+		<-t.share.of.looks
+	}
+}
+
 // Begin implements [engine.Turn].
 func (t *Turn) Begin() error {
 	if !t.long.IsZero() {
 		return nil
 	}
+	t.Looked() // a snapshot has a place of its own, for which it may have to wait
 	if err := Enter(t.ctx, t.share.reader); err != nil {
 		return err
 	}
@@ -136,6 +157,7 @@ func (t *Turn) rest() {
 
 // Wait implements [engine.Turn].
 func (t *Turn) Wait() {
+	t.Looked()
 	if t.heavy {
 		return
 	}

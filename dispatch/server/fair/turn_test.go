@@ -3,11 +3,14 @@ package fair
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/leasehold/leasehold/engine"
 )
 
 func turnOf(t *testing.T, ctx context.Context, sh *Share, long bool) *Turn {
@@ -32,9 +35,9 @@ func took(t *testing.T, want time.Duration, do func()) {
 func isFree(t *testing.T, sh *Share) {
 	t.Helper()
 	synctest.Wait()
-	if n := len(sh.turns) + len(sh.reader) + len(sh.of.reads) + len(sh.of.long); n != 0 {
-		t.Errorf("turns that nobody has are taken: %d of the actor, %d to read, %d snapshots, %d long ones",
-			len(sh.turns), len(sh.reader), len(sh.of.reads), len(sh.of.long))
+	if n := len(sh.turns) + len(sh.reader) + len(sh.of.looks) + len(sh.of.reads) + len(sh.of.long); n != 0 {
+		t.Errorf("turns that nobody has are taken: %d of the actor, %d to read, %d looks, %d snapshots, %d long ones",
+			len(sh.turns), len(sh.reader), len(sh.of.looks), len(sh.of.reads), len(sh.of.long))
 	}
 }
 
@@ -174,5 +177,91 @@ func TestHeavyCallsLeaveTheLockToOthers(t *testing.T) {
 			isLong(true, false)
 		}
 		isLong(false, false)
+	})
+}
+
+// However many calls wait, those that look at the same time leave the lock to the calls of
+// others. One that gives up, that waits for the disk or that makes a snapshot leaves its place.
+func TestFewCallsLookAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Limits{ActorConns: 1})
+		var looking, looked atomic.Int32
+		next := make(chan struct{})
+		wait := func(ctx context.Context, look func(turn *Turn)) {
+			sh, err := s.Take(uuid.New(), SocketConn)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ctx, turn, err := sh.Turn(ctx, false)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer turn.GiveBack()
+			watch := new(engine.Hub).Watch("key")
+			defer watch.Stop()
+			_ = engine.Await(ctx, watch, time.Second, func(last bool) error {
+				looking.Add(1)
+				defer looking.Add(-1)
+				look(turn)
+				looked.Add(1)
+				if last {
+					return nil
+				}
+				return engine.ErrWait
+			})
+		}
+		atOnce, ctx := cap(s.looks), t.Context()
+		for range 3 * atOnce {
+			go wait(ctx, func(*Turn) { <-next })
+		}
+		synctest.Wait()
+		gone, giveUp := context.WithCancel(ctx)
+		go wait(gone, func(*Turn) { t.Error("a call that gave up looks") })
+		synctest.Wait()
+		giveUp()
+		synctest.Wait()
+		if n := int(looking.Load()); n != atOnce {
+			t.Errorf("%d calls look at once, not %d", n, atOnce)
+		}
+		quick := take(t, s, uuid.New(), SocketConn)
+		took(t, 0, turnOf(t, ctx, quick, false).GiveBack)
+
+		close(next)
+		synctest.Wait()
+		if n := int(looked.Load()); n != 3*atOnce {
+			t.Errorf("%d of %d calls looked", n, 3*atOnce)
+		}
+		time.Sleep(2 * time.Second) // the waits are over, and each has looked once more
+		if n := int(looked.Load()); n != 6*atOnce {
+			t.Errorf("%d looks, not %d", n, 6*atOnce)
+		}
+		isFree(t, quick)
+
+		leave := make(chan struct{})
+		for _, away := range []func(*Turn){
+			(*Turn).Wait,
+			func(turn *Turn) {
+				if err := turn.Begin(); err != nil {
+					t.Error(err)
+				}
+				turn.End()
+			},
+		} {
+			for range 2 * atOnce {
+				go wait(ctx, func(turn *Turn) {
+					away(turn)
+					<-leave
+				})
+			}
+		}
+		synctest.Wait()
+		if n := int(looking.Load()); n != 4*atOnce {
+			t.Errorf("%d calls that left the lock go on, not %d", n, 4*atOnce)
+		}
+		close(leave)
+		time.Sleep(2 * time.Second)
+		isFree(t, quick)
 	})
 }
