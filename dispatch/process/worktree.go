@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -264,9 +265,9 @@ func (w *Worktree) undo() error {
 	return errors.Join(os.RemoveAll(w.Path), w.dropEmpty(ctx, w.Branch))
 }
 
-// RemoveIfClean removes the worktree and its branch unless there is work in it:
-// changed files, untracked files that are not ignored, or commits. Otherwise
-// both stay, and why gives the reason, for people.
+// RemoveIfClean removes the worktree and its branch unless there may be work in it:
+// changed files, untracked files that are not ignored, commits, or another worktree.
+// Otherwise both stay, and why gives the reason, for people.
 func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string, err error) {
 	unlock, err := lockWorktrees(ctx, w.repository)
 	if err != nil {
@@ -298,12 +299,12 @@ func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string,
 	if head != w.Base {
 		return false, "its branch " + w.Branch + " has new commits", nil
 	}
-	submodule, err := w.submodule(ctx)
-	if err != nil {
-		return false, "", fmt.Errorf("worktree %s: %w", w.Path, err)
-	}
-	if submodule != "" {
-		return false, fmt.Sprintf("its submodule %s was checked out, and may have work", submodule), nil
+	for _, look := range []func(context.Context) (string, error){w.hiddenFile, w.lostCommit, w.innerWorktree} {
+		if why, err := look(ctx); err != nil {
+			return false, "", fmt.Errorf("worktree %s: %w", w.Path, err)
+		} else if why != "" {
+			return false, why, nil
+		}
 	}
 	if _, err := git(ctx, w.repository, "worktree", "remove", w.Path); err != nil {
 		return false, "", fmt.Errorf("remove worktree %s: %w", w.Path, err)
@@ -315,27 +316,70 @@ func (w *Worktree) RemoveIfClean(ctx context.Context) (removed bool, why string,
 	return true, "", nil
 }
 
-// submodule returns a submodule whose directory is not empty or of which commits are left,
-// or "" if there is none. git status shows no files there unless the submodule is
-// checked out. If it is, git would run what its configuration names, so nobody looks whether
-// there is work in it.
-func (w *Worktree) submodule(ctx context.Context) (name string, err error) {
-	index, err := git(ctx, w.Path, "ls-files", "--stage", "-z")
+// hiddenFile says in which file or submodule git status may have missed a change, or "".
+// It shows no change of a file that git was told not to look at: assume-unchanged is a
+// small letter, skip-worktree an S, which files outside of a sparse checkout also have.
+// It shows no files of a submodule unless that is checked out. If it is, git would run what
+// its configuration names, so nobody looks whether there is work in it.
+func (w *Worktree) hiddenFile(ctx context.Context) (why string, err error) {
+	index, err := git(ctx, w.Path, "ls-files", "-v", "--stage", "-z")
 	if err != nil {
 		return "", err
 	}
+	const submodule = "its submodule %s was checked out, and may have work"
+	module := ""
 	for entry := range strings.SplitSeq(index, "\x00") {
-		if what, path, _ := strings.Cut(entry, "\t"); strings.HasPrefix(what, "160000 ") {
-			if name = path; !empty(filepath.Join(w.Path, path)) {
-				return name, nil
+		what, path, _ := strings.Cut(entry, "\t")
+		_, missing := os.Lstat(filepath.Join(w.Path, path))
+		switch tag, mode, _ := strings.Cut(what, " "); {
+		case strings.HasPrefix(mode, "160000 "):
+			if module = path; !empty(filepath.Join(w.Path, path)) {
+				return fmt.Sprintf(submodule, path), nil
 			}
+		case tag != strings.ToUpper(tag), tag == "S" && !errors.Is(missing, fs.ErrNotExist):
+			return fmt.Sprintf("git was told not to look at %s, which may have changes", path), nil
 		}
 	}
 	modules, err := git(ctx, w.Path, "rev-parse", "--path-format=absolute", "--git-path", "modules")
 	if err != nil || empty(modules) {
 		return "", err
 	}
-	return cmp.Or(name, "of an earlier commit"), nil
+	return fmt.Sprintf(submodule, cmp.Or(module, "of an earlier commit")), nil
+}
+
+// lostCommit says which commit was made in the worktree and is on no branch, or "". Only
+// the worktree's own log has it, which git removes with the worktree.
+func (w *Worktree) lostCommit(ctx context.Context) (why string, err error) {
+	log, err := git(ctx, w.Path, "rev-list", "--walk-reflogs", "HEAD")
+	if err != nil {
+		return "", err
+	}
+	been := slices.Compact(slices.Sorted(slices.Values(strings.Fields(log))))
+	lost, err := git(ctx, w.Path, slices.Concat([]string{"rev-list", "--max-count=1", "--abbrev-commit"}, been, []string{"--not", "--all"})...)
+	if err != nil || lost == "" {
+		return "", err
+	}
+	return fmt.Sprintf("its commit %s is on no branch", lost), nil
+}
+
+// innerWorktree says which other worktree is below this one, or "". git status does not
+// show it if its directory is ignored.
+func (w *Worktree) innerWorktree(ctx context.Context) (why string, err error) {
+	top, err := git(ctx, w.Path, "rev-parse", "--show-toplevel")
+	if err != nil {
+		return "", err
+	}
+	list, err := git(ctx, w.Path, "worktree", "list", "--porcelain")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(list) {
+		other, _ := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "worktree ")
+		if _, err := os.Lstat(other); strings.HasPrefix(other, top+"/") && err == nil {
+			return fmt.Sprintf("the worktree %s is in it", other), nil
+		}
+	}
+	return "", nil
 }
 
 // empty reports whether there is nothing in a directory, or no directory.

@@ -189,6 +189,24 @@ func TestWorktreeWithWorkIsKept(t *testing.T) {
 			write(t, filepath.Join(w.Dir, "README"), "new")
 			commit(t, w.Dir, "work")
 		}, "no longer on its branch"},
+		"a commit that its branch has left": {func(w *process.Worktree) {
+			git(t, w.Dir, "switch", "--quiet", "--detach")
+			write(t, filepath.Join(w.Dir, "README"), "new")
+			commit(t, w.Dir, "work")
+			git(t, w.Dir, "switch", "--quiet", "-")
+		}, "is on no branch"},
+		"a change that git takes for none": {func(w *process.Worktree) {
+			git(t, w.Dir, "update-index", "--assume-unchanged", "README")
+			write(t, filepath.Join(w.Dir, "README"), "changed")
+		}, "told not to look at README"},
+		"a change that git skips": {func(w *process.Worktree) {
+			git(t, w.Dir, "update-index", "--skip-worktree", "README")
+			write(t, filepath.Join(w.Dir, "README"), "changed")
+		}, "told not to look at README"},
+		"a worktree that git ignores": {func(w *process.Worktree) {
+			git(t, w.Dir, "worktree", "add", "--quiet", "-b", "inner", "inner.o")
+			write(t, filepath.Join(w.Dir, "inner.o", "new"), "")
+		}, "inner.o is in it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo := repository(t)
@@ -197,6 +215,34 @@ func TestWorktreeWithWorkIsKept(t *testing.T) {
 			remove(t, w, c.why)
 			if _, err := os.Stat(filepath.Join(w.Dir, "README")); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAWorktreeWhoseWorkIsElsewhereIsRemoved(t *testing.T) {
+	for name, c := range map[string]struct {
+		work string
+		left string
+	}{
+		"a sparse checkout":          {"git sparse-checkout set nothing && test ! -e sub", ""},
+		"a commit on another branch": {"git switch -qc mine && echo >>README && git commit -qam work && git switch -q -", "mine"},
+		"a stash":                    {"echo >>README && git stash -q", "stash"},
+		"no log":                     {"rm $(git rev-parse --git-path logs/HEAD)", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repo := repository(t)
+			git(t, repo, "config", "user.name", "A")
+			git(t, repo, "config", "user.email", "a@example.com")
+			w := makeWorktree(t, repo, filepath.Join(t.TempDir(), "wt"), "leasehold/run/W1")
+			work := exec.Command("sh", "-c", c.work)
+			work.Dir = w.Dir
+			if out, err := work.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			remove(t, w, "")
+			if c.left != "" {
+				git(t, repo, "rev-parse", "--verify", c.left)
 			}
 		})
 	}

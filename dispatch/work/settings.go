@@ -46,7 +46,7 @@ type Worker struct {
 	Model       string  `json:"model,omitempty" toml:"model" doc:"model; default: the agent's"`
 	BudgetUSD   float64 `json:"budget_usd,omitempty" toml:"budget_usd" min:"0" max:"1000000" doc:"reserved from its lead's budget; 0: nothing"`
 	TimeoutSecs float64 `json:"timeout_secs,omitempty" toml:"timeout_secs" min:"0" max:"2592000" doc:"it is stopped after this long, including the time to make its worktree; 0: no limit"`
-	Worktree    bool    `json:"worktree,omitempty" toml:"worktree" doc:"each runs in its own git worktree, which is kept if the agent failed or left changes"`
+	Worktree    bool    `json:"worktree,omitempty" toml:"worktree" doc:"each runs in its own git worktree, which is kept if the agent failed or left changes; files that git ignores do not count"`
 	Placement
 }
 
