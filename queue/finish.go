@@ -452,12 +452,3 @@ func (q *Queue) undoEnqueue(tx *ledger, answer string) (undone bool) {
 	}
 	return true
 }
-
-// who returns the path of the attempt's actor, with its sub-agent if there is
-// one.
-func (a *Attempt) who() string {
-	if a.Party == "" {
-		return a.Path
-	}
-	return a.Path + " (as " + a.Party + ")"
-}

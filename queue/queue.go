@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/registry"
 )
 
@@ -140,7 +141,7 @@ func (e *StaleError) Error() string {
 	}
 	s := fmt.Sprintf("token %d is stale: task %s is %s", e.Token, e.Task.ID, e.Task.State)
 	if e.Task.State == InProgress {
-		s += " by " + e.Task.last().who()
+		s += " by " + event.Who(e.Task.last().Path, e.Task.last().Party)
 	}
 	return s + "; drop what you did and claim another task"
 }

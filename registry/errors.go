@@ -47,7 +47,7 @@ func (e *HeldError) Error() string {
 		s += "; reserved for it, as it is first in line"
 	}
 	if e.Holder.Party != "" {
-		s += fmt.Sprintf("; for its sub-agent %q", e.Holder.Party)
+		s += fmt.Sprintf("; for its agent %q", e.Holder.Party)
 	}
 	if e.KeepAlive {
 		s += "; kept alive while its holder is connected"

@@ -1,12 +1,12 @@
 package registry
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/leasehold/leasehold/engine"
+	"github.com/leasehold/leasehold/engine/event"
 	"github.com/leasehold/leasehold/engine/record"
 )
 
@@ -25,12 +25,7 @@ type Holder struct {
 func (h Holder) same(other Holder) bool { return h.Session == other.Session && h.Party == other.Party }
 
 // name returns the name of the party for readers.
-func (h Holder) name() string {
-	if h.Party == "" {
-		return h.Path
-	}
-	return fmt.Sprintf("%s (its sub-agent %q)", h.Path, h.Party)
-}
+func (h Holder) name() string { return event.Who(h.Path, h.Party) }
 
 // A Lease is one grant.
 type Lease struct {

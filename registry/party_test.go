@@ -31,7 +31,7 @@ func TestPartiesOfOneSessionAreApart(t *testing.T) {
 		for _, other := range []party{b, session} {
 			_, err := other.try(registry.Request{Key: "x"})
 			held := mustBe[*registry.HeldError](t, err)
-			want := fmt.Sprintf(`lease "x" held by actor %s (W1), expires in 60s; for its sub-agent "a"; kept alive while its holder is connected`, a.Actor)
+			want := fmt.Sprintf(`lease "x" held by actor %s (W1), expires in 60s; for its agent "a"; kept alive while its holder is connected`, a.Actor)
 			if held.Error() != want {
 				t.Errorf("%q reads %s\nwant %s", other.Party, held, want)
 			}
@@ -64,7 +64,7 @@ func TestWhoIsBeforeAPartyInLineIsNamed(t *testing.T) {
 		h.party("W2").acquire(registry.Request{Key: "x", Shared: true})
 		session.as("a").wait(registry.Request{Key: "x", Wait: time.Second})
 		_, err := session.as("b").try(registry.Request{Key: "x", Shared: true})
-		const want = `; W1 (its sub-agent "a") waits for it, and is before you in line for "x"`
+		const want = `; W1 (as a) waits for it, and is before you in line for "x"`
 		if held := mustBe[*registry.HeldError](t, err); !strings.HasSuffix(held.Error(), want) {
 			t.Errorf("it reads %s\nwant %s", held, want)
 		}
@@ -79,9 +79,9 @@ func TestAPartyIsToldWhichOtherHasWhatItLost(t *testing.T) {
 		session := h.party("W1")
 		a := session.as("a")
 		for by, want := range map[party]string{
-			session.as("b"):         `W1 (its sub-agent "b")`,
-			session.again().as("a"): `W1 (its sub-agent "a")`,
-			h.party("W2").as("b"):   `W2 (its sub-agent "b")`,
+			session.as("b"):         `W1 (as b)`,
+			session.again().as("a"): `W1 (as a)`,
+			h.party("W2").as("b"):   `W2 (as b)`,
 		} {
 			g := a.acquire(registry.Request{Key: "x", TTL: time.Second})
 			time.Sleep(2 * time.Second)
@@ -114,7 +114,7 @@ func TestADeadlockOfPartiesIsOnRecordWithTheirNames(t *testing.T) {
 		go func() { _ = ask(a, "y") }()
 		synctest.Wait()
 		mustBe[*registry.DeadlockError](t, ask(b, "x"))
-		const want = `W1 (its sub-agent "b") would wait for lease "x", held by W1 (its sub-agent "a"); W1 (its sub-agent "a") waits for lease "y", held by W1 (its sub-agent "b")`
+		const want = `W1 (as b) would wait for lease "x", held by W1 (as a); W1 (as a) waits for lease "y", held by W1 (as b)`
 		h.view(func(tx registry.Tx) {
 			events, err := event.Read(tx, run, 0)
 			if err != nil {

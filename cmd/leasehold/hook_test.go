@@ -333,7 +333,7 @@ func TestTheHookKeepsClientsApart(t *testing.T) {
 	// Sub-agents of one client.
 	one.mayNotWrite("src/app.ts", `,"agent_id":"a"`)
 	one.mayWrite("b.ts", `,"agent_id":"a"`)
-	one.mayNotWrite("b.ts", `,"agent_id":"b"`, `for its sub-agent "a"`)
+	one.mayNotWrite("b.ts", `,"agent_id":"b"`, `for its agent "a"`)
 	one.run("claude", `{"hook_event_name":"SubagentStop"}`) // of one that its client does not name
 	one.mayNotWrite("b.ts", `,"agent_id":"b"`)
 	one.run("claude", `{"hook_event_name":"SubagentStop","agent_id":"a"}`)

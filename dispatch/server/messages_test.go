@@ -575,7 +575,7 @@ func TestNoticesOfSubAgentsAreTheirs(t *testing.T) {
 				if text := hook("hook_notices", "b", ""); strings.Contains(text, "port") {
 					t.Errorf("a sub-agent is told %s", text)
 				}
-				if m, _ := of.ask(client, of.main).ask("kv_list", `{"glob":"/**"`); !strings.Contains(whole(m), `your sub-agent "made up" lost lease "port"`) {
+				if m, _ := of.ask(client, of.main).ask("kv_list", `{"glob":"/**"`); !strings.Contains(whole(m), `your agent "made up" lost lease "port"`) {
 					t.Errorf("of a party that its model made up the main agent is told %s", whole(m))
 				}
 			})

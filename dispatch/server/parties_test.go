@@ -261,6 +261,26 @@ func TestTheAnswerToASubAgentThatHasEndedTellsNothing(t *testing.T) {
 	}
 }
 
+// TestEveryAnswerNamesTheHolderAlike. It may be a main agent of its client or a sub-agent.
+func TestEveryAnswerNamesTheHolderAlike(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, server.Options{})
+		p := d.dial(t, "w")
+		p.send("%s", initialize)
+		p.receive()
+		thread := party{p, "", `{"threadId":"t"}`, new(int)}
+		thread.ask("run_lease_acquire", `{"key":"k"`)
+		for _, call := range [][2]string{
+			{"lease_list", `{"scope":"run"`},
+			{"lease_check", `{"scope":"run","key":"k","token":1`},
+		} {
+			if m, _ := thread.ask(call[0], call[1]); !strings.Contains(m.text(), "held by w (as t)") {
+				t.Errorf("%s answers %s", call[0], m.text())
+			}
+		}
+	})
+}
+
 // TestWhatASubAgentDidIsOnRecordAsIts, so that a history of a lease and the page tell the
 // agents of a session apart.
 func TestWhatASubAgentDidIsOnRecordAsIts(t *testing.T) {

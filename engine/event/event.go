@@ -96,6 +96,14 @@ type Event struct {
 	Took time.Duration
 }
 
+// Who names a party for readers: an actor by its path, and which of its agents it is.
+func Who(path, party string) string {
+	if party == "" {
+		return path
+	}
+	return path + " (as " + party + ")"
+}
+
 const (
 	Prefix          = engine.ColdLog // of the keys of events
 	compactedPrefix = "compacted/"

@@ -141,9 +141,9 @@ func (c tokenCheck) Text() string {
 	}
 	switch {
 	case c.Held && c.HeldKey != "":
-		parts = append(parts, fmt.Sprintf("%s holds %q, which covers it, with token %d, %s", c.Holder.Path, c.HeldKey, c.HeldToken, lease{KeepAlive: c.KeepAlive, ExpiresInMS: c.ExpiresInMS}.expires()))
+		parts = append(parts, fmt.Sprintf("%s holds %q, which covers it, with token %d, %s", c.Holder.who(), c.HeldKey, c.HeldToken, lease{KeepAlive: c.KeepAlive, ExpiresInMS: c.ExpiresInMS}.expires()))
 	case c.Held:
-		parts = append(parts, fmt.Sprintf("held by %s with token %d, %s", c.Holder.Path, c.HeldToken, lease{KeepAlive: c.KeepAlive, ExpiresInMS: c.ExpiresInMS}.expires()))
+		parts = append(parts, fmt.Sprintf("held by %s with token %d, %s", c.Holder.who(), c.HeldToken, lease{KeepAlive: c.KeepAlive, ExpiresInMS: c.ExpiresInMS}.expires()))
 	case c.Current:
 		parts = append(parts, "past its deadline, and nobody else has taken it")
 	case c.ReservedFor != "":

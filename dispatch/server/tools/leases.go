@@ -416,7 +416,7 @@ type waiting struct {
 func (l leaseList) Text() string {
 	if len(l.Leases) == 1 && l.Next == "" && len(l.Reserved) == 0 {
 		one := l.Leases[0]
-		return fmt.Sprintf("%s held by %s, %s", one.named(one.Name+one.Key), one.Holder.Path, one.expires())
+		return fmt.Sprintf("%s held by %s, %s", one.named(one.Name+one.Key), one.Holder.who(), one.expires())
 	}
 	var line strings.Builder
 	line.WriteString(counted(len(l.Leases), "lease", "leases", l.Next))

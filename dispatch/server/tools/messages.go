@@ -106,7 +106,7 @@ func messageOf(m mail.Message, agent string) message {
 func (m message) String() string {
 	s := fmt.Sprintf("message %s from %s", m.MessageID, m.From)
 	if m.As != "" {
-		s += fmt.Sprintf(" to your sub-agent %q", m.As)
+		s += fmt.Sprintf(" to your agent %q", m.As)
 	}
 	if m.About != "" {
 		s += fmt.Sprintf(" about your lease %q", m.About)

@@ -232,7 +232,7 @@ func (n Notice) whose(you, ending string) string {
 	if n.As == "" {
 		return you
 	}
-	return fmt.Sprintf("your sub-agent %q%s", n.As, ending)
+	return fmt.Sprintf("your agent %q%s", n.As, ending)
 }
 
 // purpose returns what a lease is wanted for, if that is known.

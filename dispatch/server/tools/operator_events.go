@@ -113,10 +113,7 @@ func eventOf(e *event.Event) Event {
 
 // textOf describes an event in one line.
 func textOf(e *event.Event) string {
-	who := e.Path
-	if e.Party != "" {
-		who += fmt.Sprintf(" (as %s)", e.Party)
-	}
+	who := event.Who(e.Path, e.Party)
 	what := fmt.Sprintf("run lease %q", e.Key)
 	switch {
 	case e.Queue != "":

@@ -54,7 +54,7 @@ func (a leaseIDArg) find(ctx context.Context, se *dispatch.Session) (dispatch.Le
 }
 
 func (l listedLease) Text() string {
-	return fmt.Sprintf("%s held by %s with token %d, %s", l.named(l.Name+l.Key), l.Holder.Path, l.Token, l.expires())
+	return fmt.Sprintf("%s held by %s with token %d, %s", l.named(l.Name+l.Key), l.Holder.who(), l.Token, l.expires())
 }
 
 func getLeaseByID(ctx context.Context, se *dispatch.Session, a leaseIDArg) (listedLease, error) {

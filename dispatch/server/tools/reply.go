@@ -265,6 +265,9 @@ func holderOf(h registry.Holder) holder {
 	return holder{ActorID: h.Actor.String(), Path: h.Path, As: h.Party}
 }
 
+// who names the holder for readers.
+func (h holder) who() string { return event.Who(h.Path, h.As) }
+
 // An origin is where an actor works.
 type origin struct {
 	Directory string `json:"directory,omitempty" jsonschema:"where it works"`

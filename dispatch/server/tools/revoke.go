@@ -69,7 +69,7 @@ func (r revoked) Text() string {
 	case !r.Revoked && len(r.Next) > 0:
 		return fmt.Sprintf("nothing to revoke: the holder that you named does not hold %s; now held by %s", what, severalOf(r.Next, len(r.Next)))
 	case !r.Revoked && r.Overlap != nil:
-		return fmt.Sprintf("nothing to revoke: nobody holds %s, but %s holds %q, which overlaps with it", what, r.Overlap.Holder.Path, r.Overlap.Key)
+		return fmt.Sprintf("nothing to revoke: nobody holds %s, but %s holds %q, which overlaps with it", what, r.Overlap.Holder.who(), r.Overlap.Key)
 	case !r.Revoked:
 		return "nothing to revoke: nobody holds " + what
 	}
@@ -93,11 +93,7 @@ func (r revoked) Text() string {
 func severalOf(list []holder, n int) string {
 	var names []string
 	for _, h := range list {
-		name := h.Path
-		if h.As != "" {
-			name += fmt.Sprintf(" (its sub-agent %q)", h.As)
-		}
-		names = append(names, name)
+		names = append(names, h.who())
 	}
 	text := strings.Join(names, ", ")
 	if more := n - len(list); more > 0 {
