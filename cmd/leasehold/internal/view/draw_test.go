@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,22 @@ func TestTreeIsDrawnAtAnyDepth(t *testing.T) {
 		if got != want[i] {
 			t.Errorf("%s: %q, want %q", actors[i].Path, got, want[i])
 		}
+	}
+}
+
+func TestW10ComesAfterW2(t *testing.T) {
+	want := []string{"root", "W", "W→9", "W→10", "W 1", "W1", "W1→a", "W01", "W01→a", "W2", "W10", "W10b", "b"}
+	runs := []ShownRun{{Run: "r10"}, {Run: "r9"}}
+	for _, path := range slices.Sorted(slices.Values(want)) {
+		runs[1].Actors = append(runs[1].Actors, ShownActor{Path: path})
+	}
+	runs = ordered(runs)
+	var got []string
+	for _, a := range runs[0].Actors {
+		got = append(got, a.Path)
+	}
+	if !slices.Equal(got, want) || runs[1].Run != "r10" {
+		t.Errorf("%q", got)
 	}
 }
 

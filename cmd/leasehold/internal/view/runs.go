@@ -65,7 +65,7 @@ func drawRunList(object json.RawMessage, _ time.Duration, p terminal.Paint) (str
 		{Head: "STATE"},
 	}}
 	advice := ""
-	for _, r := range list.Runs {
+	for _, r := range ordered(list.Runs) {
 		state := "running"
 		switch {
 		case r.Interrupted:

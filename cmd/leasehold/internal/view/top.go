@@ -153,7 +153,7 @@ func (l *topLink) look(ctx context.Context, run string) (topSeen, error) {
 	if err != nil {
 		return topSeen{}, err
 	}
-	for _, r := range list.Runs {
+	for _, r := range ordered(list.Runs) {
 		seen.run = r
 	}
 	if answer, err = l.call(ctx, "operator_leases", of); err != nil {

@@ -1,8 +1,11 @@
 package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/connection"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
+	"github.com/leasehold/leasehold/dispatch"
 )
 
 func NewTreeCommand() *cobra.Command {
@@ -78,6 +82,29 @@ type shownRuns struct {
 	Ended int // runs that are left out
 }
 
+// ordered sorts runs and their actors by name. W10 comes after W2.
+func ordered(runs []ShownRun) []ShownRun {
+	slices.SortFunc(runs, func(a, b ShownRun) int { return cmp.Compare(numbered(a.Run), numbered(b.Run)) })
+	for _, r := range runs {
+		slices.SortFunc(r.Actors, func(a, b ShownActor) int { return cmp.Compare(numbered(a.Path), numbered(b.Path)) })
+	}
+	return runs
+}
+
+var number = regexp.MustCompile(`[0-9]+`)
+
+// numbered returns a text by which a path is sorted: numbers have equal widths, the root
+// comes first, and an actor is before those below it. No two paths have the same text.
+func numbered(path string) string {
+	if path == dispatch.RootPath {
+		return ""
+	}
+	path = number.ReplaceAllStringFunc(path, func(n string) string {
+		return strings.Repeat("0", max(0, 20-len(n))) + n + string(rune(len(n)))
+	})
+	return strings.ReplaceAll(path, dispatch.Separator, "\x00")
+}
+
 // leftOut says how many runs are left out, if there are any.
 func (l shownRuns) leftOut(p terminal.Paint) string {
 	if l.Ended == 0 {
@@ -92,7 +119,7 @@ func drawRuns(object json.RawMessage, all bool, p terminal.Paint) (string, error
 		return "", err
 	}
 	var blocks []string
-	for _, r := range list.Runs {
+	for _, r := range ordered(list.Runs) {
 		blocks = append(blocks, drawRun(r, all, p))
 	}
 	if left := list.leftOut(p); left != "" {

@@ -8,6 +8,9 @@ const maxEvents = 5000; // kept here
 const maxPages = 60; // of leases: 60 000
 const back = 2000; // revisions to begin before the last
 
+// numbered is the text by which a path is sorted, as in leasehold tree: W10 comes after W2.
+const numbered = (path) => path === "root" ? "" : path.replace(/[0-9]+/g, (n) => n.padStart(20, "0") + String.fromCharCode(n.length)).replaceAll("→", "\0");
+
 export class Model extends EventTarget {
   run = "";
   runs = []; // {run, ended}
@@ -75,7 +78,7 @@ export class Model extends EventTarget {
       after = page.next;
     } while (after);
     this.runs = runs.map((r) => ({ run: r.run, began: r.created_at, ended: r.ended_at }));
-    this.runs.sort((a, b) => !!a.ended - !!b.ended || a.run.localeCompare(b.run));
+    this.runs.sort((a, b) => !!a.ended - !!b.ended || (numbered(a.run) < numbered(b.run) ? -1 : 1));
     this.#tell("runs");
     return this.runs;
   }
@@ -237,7 +240,7 @@ export class Model extends EventTarget {
       for (const r of runs) actors.push(...r.actors);
       after = next;
     } while (after);
-    this.actors = actors;
+    this.actors = actors.sort((a, b) => (numbered(a.path) < numbered(b.path) ? -1 : 1));
     this.loaded.add("tree");
     this.#tell("tree");
   }
