@@ -547,7 +547,7 @@ func TestArgumentsOutOfRangeAreNamedAndChangeNothing(t *testing.T) {
 func TestWhatNobodySeesIsInNoName(t *testing.T) {
 	inHouse(t, registry.Options{}, func(t *testing.T, h *house) {
 		p := h.party("W1")
-		for _, unseen := range []string{"\u034f", "\u115f", "\u1160", "\u180b", "\u200b", "\u3164", "\ufe00", "\uffa0", "\U000e0100", "\U000e01ef"} {
+		for _, unseen := range []string{"\u034f", "\u115f", "\u1160", "\u180b", "\u200b", "\u2800", "\u3164", "\ufe00", "\uffa0", "\U000e0100", "\U000e01ef"} {
 			_, err := p.try(registry.Request{Key: "a" + unseen})
 			if bad := mustBe[*registry.ArgumentError](t, err); bad.Argument != "key" {
 				t.Errorf("%q: %v", unseen, err)

@@ -124,11 +124,13 @@ func checkName(argument, s string, least, most int) error {
 
 // Unseen returns what is wrong with a name in which there is something that people cannot
 // see, because they could take it for another name. It returns "" if there is nothing.
-// The variation selectors of emoji are in the names of files, and change how they look.
+// The variation selectors of emoji are in the names of files, and change how they look. The
+// joiner of emoji is refused: without a font for the whole, it joins nothing that is seen.
 func Unseen(name string) (problem string) {
 	for _, c := range name {
 		emoji := c == '\ufe0e' || c == '\ufe0f'
-		if !unicode.IsPrint(c) || c > unicode.MaxLatin1 && !emoji && unicode.In(c, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
+		ignorable := c > unicode.MaxLatin1 && !emoji && unicode.In(c, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+		if !unicode.IsPrint(c) || ignorable || c == '\u2800' { // braille without a dot
 			return fmt.Sprintf("must be printable, and holds %U", c)
 		}
 	}
