@@ -23,11 +23,11 @@ func Patiently(patience time.Duration, try func(context.Context) error) error {
 	return patiently(context.Background(), patience, func(string, ...any) {}, try)
 }
 
-// Connecting returns how often a connection is tried, and how long each time.
-func (o Options) Connecting() (attempts int, each time.Duration, err error) {
+// Connecting returns how many hosts a connection asks, and for how long each.
+func (o Options) Connecting() (asked int, each time.Duration, err error) {
 	cfg, err := o.withDefaults().config()
 	if err != nil {
 		return 0, 0, err
 	}
-	return 1 + len(cfg.ConnConfig.Fallbacks), cfg.ConnConfig.ConnectTimeout, nil
+	return len(hosts(&cfg.ConnConfig.Config)), cfg.ConnConfig.ConnectTimeout, nil
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -140,9 +141,8 @@ func (o Options) config() (*pgxpool.Config, error) {
 	// A standby, or a primary that was demoted, cannot be written to.
 	cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	cfg.PingTimeout = max(o.Patience/10, time.Second) // of a connection that was idle, which may lead nowhere
-	// For each attempt, because a lost host does not answer. With sslmode=prefer each host is
-	// tried twice, and patience must last until the last one.
-	cfg.ConnConfig.ConnectTimeout = max(o.Patience/time.Duration(max(3, 2+len(cfg.ConnConfig.Fallbacks))), time.Second)
+	// For each host, because a lost one does not answer. Patience must last until the last one.
+	cfg.ConnConfig.ConnectTimeout = max(o.Patience/time.Duration(max(3, 1+len(hosts(&cfg.ConnConfig.Config)))), time.Second)
 	// A pool would replace each connection after an hour. While others have taken all
 	// connections of the database, a leader goes on with those it has.
 	cfg.MaxConnLifetime = 0
@@ -175,6 +175,7 @@ func (o Options) config() (*pgxpool.Config, error) {
 		if now := known.Load(); now != nil {
 			renew(&c.Config, *now)
 		}
+		favour(&c.Config)
 		return nil
 	}
 	return cfg, nil
@@ -215,6 +216,55 @@ func hosts(c *pgconn.Config) []string {
 		all = append(all, fmt.Sprint(f.Host, " ", f.Port))
 	}
 	return slices.Compact(all)
+}
+
+// An answer says which host of a DSN has answered, and which address of it.
+type answer struct {
+	host string
+	port uint16
+	ip   string // or again the host
+}
+
+// answers has the last answer for the hosts of each DSN, for all connections of this process.
+var answers sync.Map
+
+// favour makes a connection ask the host first that answered last, and notes which one
+// answers. Otherwise each new connection waits for the lost hosts before it.
+func favour(c *pgconn.Config) {
+	names := strings.Join(hosts(c), ",")
+	known, _ := answers.Load(names)
+	last, _ := known.(answer)
+	each := append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
+	slices.SortStableFunc(each, first(func(f *pgconn.FallbackConfig) bool { return f.Host == last.host && f.Port == last.port }))
+	c.Host, c.Port, c.TLSConfig, c.Fallbacks = each[0].Host, each[0].Port, each[0].TLSConfig, each[1:]
+
+	lookup, found := c.LookupFunc, make(map[string][]string)
+	c.LookupFunc = func(ctx context.Context, host string) (ips []string, err error) {
+		ips, err = lookup(ctx, host)
+		slices.SortStableFunc(ips, first(func(ip string) bool { return ip == last.ip }))
+		found[host] = ips
+		return ips, err
+	}
+	validate := c.ValidateConnect
+	c.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if err := validate(ctx, conn); err != nil {
+			return err
+		}
+		for _, f := range each {
+			for _, at := range append(found[f.Host], f.Host) {
+				if _, address := pgconn.NetworkAddress(at, f.Port); address == conn.Conn().RemoteAddr().String() {
+					answers.Store(names, answer{f.Host, f.Port, at})
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// first orders what it is true of before the rest.
+func first[T any](is func(T) bool) func(a, b T) int {
+	order := map[bool]int{true: -1}
+	return func(a, b T) int { return order[is(a)] - order[is(b)] }
 }
 
 // dial makes a connection that is in no pool.

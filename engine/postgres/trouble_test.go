@@ -1215,10 +1215,10 @@ func TestPatienceEndsWithTheReasonThatLasted(t *testing.T) {
 
 // TestOnlyTheLastHostAnswers: patience is not over before that one is asked.
 func TestOnlyTheLastHostAnswers(t *testing.T) {
-	for _, hosts := range []string{"a", "a,b", "a,b,c", "a,b,c,d"} {
+	for _, hosts := range []string{"a", "a,b", "a,b,c", "a,b,c,d", "a,b,c,d,e,f,g,h,i"} {
 		for _, mode := range []string{"disable", "prefer", "require"} {
-			attempts, each, err := postgres.Options{DSN: "host=" + hosts + " user=test sslmode=" + mode}.Connecting()
-			if lost := time.Duration(attempts-1) * each; err != nil || lost+each > postgres.DefaultPatience {
+			asked, each, err := postgres.Options{DSN: "host=" + hosts + " user=test sslmode=" + mode}.Connecting()
+			if lost := time.Duration(asked-1) * each; err != nil || lost+each > postgres.DefaultPatience {
 				t.Errorf("of the hosts %s, with sslmode=%s, the others take %v, and %v is left: %v", hosts, mode, lost, postgres.DefaultPatience-lost, err)
 			}
 		}
@@ -1226,7 +1226,7 @@ func TestOnlyTheLastHostAnswers(t *testing.T) {
 }
 
 // TestAServerStartsWhileTheFirstHostIsLost: the connections that it needs for that are made
-// at the same time, so that patience lasts.
+// at the same time, so that patience lasts. All later ones ask the host that has answered.
 func TestAServerStartsWhileTheFirstHostIsLost(t *testing.T) {
 	t.Parallel()
 	lost, err := net.Listen("tcp", "127.0.0.1:0") // it answers nothing
@@ -1234,12 +1234,37 @@ func TestAServerStartsWhileTheFirstHostIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = lost.Close() }()
+	var asked atomic.Int64
+	go func() {
+		for {
+			nc, err := lost.Accept()
+			if err != nil {
+				return // the test has ended
+			}
+			defer func() { _ = nc.Close() }()
+			asked.Add(1)
+		}
+	}()
 	dsn := postgrestest.Database(t)
 	_, port, _ := net.SplitHostPort(lost.Addr().String()) // it has one
-	dsn = strings.Replace(dsn, "host=", "sslmode=disable port="+port+",5432 host=127.0.0.1,", 1)
-	c, err := postgres.OpenCluster(t.Context(), postgres.Options{DSN: dsn, SingleNode: true, Patience: 12 * time.Second}, 0)
+	o := postgres.Options{DSN: strings.Replace(dsn, "host=", "sslmode=disable port="+port+",5432 host=127.0.0.1,", 1), SingleNode: true, Patience: 12 * time.Second}
+	c, err := postgres.OpenCluster(t.Context(), o, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
+	began := asked.Load()
+	if began == 0 {
+		t.Error("the first host was not asked")
+	}
+	e := mustOpen(t, o)
+	put(t, e, "a")
+	cut(t, dsn)
+	put(t, e, "b")
+	if err := e.View(t.Context(), func(tx engine.Tx) error { tx.Get("~none"); return nil }); err != nil {
+		t.Error(err)
+	}
+	if n := asked.Load() - began; n > 0 {
+		t.Errorf("the lost host was asked %d more times", n)
+	}
 }
