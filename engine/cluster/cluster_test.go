@@ -668,6 +668,26 @@ func TestPartitionsThatCannotBeLedAreToldNowAndThen(t *testing.T) {
 	})
 }
 
+// TestALeadThatLastedIsTakenAgainAtOnce when it fails, because whoever calls waits for that.
+// One that fails again at once is not tried all the time.
+func TestALeadThatLastedIsTakenAgainAtOnce(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		a := w.start("a")
+		w.pass(10 * time.Second)
+		a.giveUp()
+		w.check() // it has noticed
+		w.want(map[string]int{"a": 1})
+		a.giveUp()
+		w.check()
+		w.want(map[string]int{})
+		w.pass(4 * time.Second)
+		w.want(map[string]int{"a": 1})
+		if w.moves != 3 {
+			t.Errorf("the lead was taken %d times", w.moves)
+		}
+	})
+}
+
 // A database may fail at each question, before or after it has done what it was asked.
 // Once it answers again, each partition is led.
 func TestNoPartitionIsLostWithAnAnswer(t *testing.T) {

@@ -372,6 +372,7 @@ func (m *Member) act(self uuid.UUID, look Look, begin func(Partition) context.Ca
 // leading ends. One that this server leads only in the database is given up at once.
 func (m *Member) lead(ctx, leading context.Context, p Partition, term *Term) {
 	var err error
+	began := m.opts.Clock.Running()
 	if p.Leader != term.ID {
 		err = m.opts.Lead(ctx, p, term)
 	}
@@ -381,9 +382,9 @@ func (m *Member) lead(ctx, leading context.Context, p Partition, term *Term) {
 	m.release(leading, p, term)
 	m.tellOthers(term.ID)
 	if err != nil && ctx.Err() == nil {
-		// An immediate retry would fail again.
+		// One that has just failed would fail again. One that lasted may lead again at once.
 		select {
-		case <-time.After(m.opts.Timing.Hold):
+		case <-time.After(began + m.opts.Timing.Hold - m.opts.Clock.Running()):
 		case <-ctx.Done():
 		}
 	}
