@@ -94,7 +94,7 @@ const foldChunk = 1 << 20
 // database may learn of a lost machine only after hours. A fold that is ended
 // although its process is only slow is tried again. Its statements are long, and
 // the fold has a limit of its own.
-const beginFold = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'; SELECT set_config(name, '0', true) " + longLimits
+const beginFold = "BEGIN; SELECT set_config(name, '0', true) " + longLimits + "; SET LOCAL idle_in_transaction_session_timeout = '5s'"
 
 // fold writes an overlay to the records and removes it from the log, except the
 // last row.

@@ -84,9 +84,9 @@ func (s *store) last() uint64 {
 	return s.open.through
 }
 
-// longLimits are the settings that would end long statements. PostgreSQL before 17 has no
-// transaction_timeout.
-const longLimits = "FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout')"
+// longLimits are the settings that would end long statements, or a transaction that waits
+// for its next one. PostgreSQL before 17 has no transaction_timeout.
+const longLimits = "FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')"
 
 // connect makes the connection that takes the lead. How long it takes to read the
 // log depends on the log.

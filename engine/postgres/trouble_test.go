@@ -1065,10 +1065,10 @@ func TestAPasswordThatIsNotEncodedIsNotShown(t *testing.T) {
 }
 
 // A timeout that suffices for a commit does not end the long statements, by which the log
-// is read and written to the records. A commit that a statement_timeout does end says so.
+// is read and written to the records, nor a reader that thinks between two of them. A commit that a statement_timeout does end says so.
 func TestATimeoutSparesLongStatements(t *testing.T) {
 	t.Parallel()
-	for _, setting := range []string{"statement_timeout", "transaction_timeout"} {
+	for _, setting := range []string{"statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout"} {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()
 			sparesLongStatements(t, setting)
