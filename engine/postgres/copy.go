@@ -214,7 +214,9 @@ func Restored(ctx context.Context, o Options) (partitions int, err error) {
 		if err != nil {
 			return partition, err
 		}
-		err = s.leap(ctx, o.Clock, 0) // nothing is appended, so nobody else uses the connection
+		if !s.leapt { // it did not find out by itself
+			err = s.leap(ctx, o.Clock, 0) // nothing is appended, so nobody else uses the connection
+		}
 		if err == nil {
 			err = memory.NoteCopy(s)
 		}

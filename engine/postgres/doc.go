@@ -27,6 +27,7 @@
 //	leasehold_settled    runs that a copy brought into the first partition; see [Settle]
 //	leasehold_server     the servers that are registered
 //	leasehold_partition  epoch: how often the partition was opened
+//	leasehold_mark       mark: whether the partition's rows are where a leader left them
 //	leasehold_log        sequence, batch: what was committed, in order
 //	leasehold_record     space, key, value: the content of the log up to some point
 //

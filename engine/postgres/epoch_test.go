@@ -1,7 +1,10 @@
 package postgres_test
 
 import (
+	"bytes"
 	"encoding/binary"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,11 +26,13 @@ type tokenWorld struct {
 
 const markKey = engine.Mark + "token"
 
-func newTokenWorld(t *testing.T) *tokenWorld {
+func newTokenWorld(t *testing.T) *tokenWorld { return newTokenWorldIn(t, postgrestest.Database(t)) }
+
+func newTokenWorldIn(t *testing.T, dsn string) *tokenWorld {
 	w := &tokenWorld{T: t, wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	c := clock.Machine()
 	c.Wall = func() time.Time { return w.wall }
-	w.Options = postgres.Options{DSN: postgrestest.Database(t), SingleNode: true, Clock: c, Logf: t.Logf}
+	w.Options = postgres.Options{DSN: dsn, SingleNode: true, Clock: c, Logf: t.Logf}
 	all, err := postgres.OpenCluster(t.Context(), w.Options, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -167,4 +172,61 @@ func TestTokensThatAreAheadOfTheEpochsRise(t *testing.T) {
 func (w *tokenWorld) promote() {
 	w.goBack()
 	postgrestest.Exec(w.T, w.DSN, "UPDATE leasehold_partition SET timeline = timeline + 1")
+}
+
+// A dump that is restored beside the state, in its place or into its tables, or a database that is
+// made from another one: the next leader finds out, once. Tokens leap.
+func TestACopyIsNoticed(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	w := newTokenWorldIn(t, server.Database(t))
+	dump := func(options ...string) (sql []byte) {
+		t.Helper()
+		sql, err := postgrestest.Program("pg_dump", append(options, w.DSN)...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sql
+	}
+	restore := func(sql []byte) {
+		t.Helper()
+		w.wall = w.wall.Add(time.Minute)
+		psql := postgrestest.Program("psql", "-q", "-v", "ON_ERROR_STOP=1", w.DSN)
+		psql.Stdin = bytes.NewReader(sql)
+		if out, err := psql.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	w.serveCopy(false)
+	whole, content := dump("--clean"), dump("--data-only")
+	for range 5 {
+		w.serveCopy(false)
+	}
+	restore(whole)
+	w.serveCopy(true)
+	w.serveCopy(false)
+	postgrestest.Exec(t, w.DSN, "TRUNCATE leasehold_partition, leasehold_mark, leasehold_log, leasehold_record, leasehold_schema, leasehold_cluster, leasehold_settled, leasehold_server")
+	restore(content)
+	w.serveCopy(true)
+	w.serveCopy(false)
+	postgrestest.Exec(t, w.DSN, "VACUUM FULL FREEZE")
+	w.serveCopy(false)
+
+	whole = dump()
+	from := w.DSN
+	for range 5 {
+		w.serveCopy(false)
+	}
+	w.DSN = server.Database(t)
+	restore(whole)
+	w.serveCopy(true)
+	w.serveCopy(false)
+
+	name := regexp.MustCompile(`dbname=(\S+)`).FindStringSubmatch(from)[1]
+	postgrestest.Exec(t, server.DSN(), "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = $1", name)
+	w.wall = w.wall.Add(time.Minute)
+	postgrestest.Exec(t, server.DSN(), "CREATE DATABASE made TEMPLATE "+name)
+	w.DSN = strings.Replace(from, name, "made", 1)
+	w.serveCopy(true)
+	w.serveCopy(false)
 }

@@ -386,6 +386,7 @@ func (s *store) lead(ctx context.Context, o Options) error {
 	case err != nil:
 		return err
 	case moved:
+		s.leapt = true
 		err = s.leap(ctx, o.Clock, o.Seen)
 	default:
 		err = s.lift(ctx, 0, 1)
@@ -434,11 +435,16 @@ func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved, l
 		return false, false, 0, err
 	}
 	heard()
+	marked, is, err := s.marked(ctx)
+	if err != nil {
+		return false, false, 0, err
+	}
+	heard()
 	var leader *uuid.UUID
 	if o.Leader != uuid.Nil {
 		leader = &o.Leader
 	}
-	promoted, back := before > 0 && known != timeline, before < o.Seen || known == lostCommits
+	promoted, back := before > 0 && known != timeline, before < o.Seen || known == lostCommits || marked && !is
 	lost = promoted && s.singleNode || back
 	until := timeline
 	if lost {
@@ -452,6 +458,12 @@ func (s *store) takeLead(ctx context.Context, o Options, heard func()) (moved, l
 		return false, false, 0, err
 	}
 	heard()
+	if !is {
+		if _, err := s.conn.Exec(ctx, markSQL, s.partition); err != nil {
+			return false, false, 0, err
+		}
+		heard()
+	}
 	rows, err := s.conn.Query(ctx, "SELECT sequence, batch FROM leasehold_log WHERE partition = $1 ORDER BY sequence", pgx.QueryExecModeDescribeExec, s.partition) // bytes as they are
 	if err != nil {
 		return false, false, 0, err

@@ -165,6 +165,28 @@ func timelineOf(ctx context.Context, conn *pgx.Conn) (timeline int64, err error)
 	return timeline, err
 }
 
+// A mark names the database and the transaction that wrote it. So it is not true of a row
+// that pg_restore, logical replication or the like has written, nor in a database that was
+// made from another. It stays true when PostgreSQL copies its files: a standby, pg_upgrade.
+const (
+	markOf   = "(SELECT oid::text FROM pg_database WHERE datname = current_database())||' '||"
+	markedAs = "SELECT mark = " + markOf + "xmin::text FROM leasehold_mark WHERE partition = $1"
+	markSQL  = "INSERT INTO leasehold_mark (partition, mark) VALUES ($1, " + markOf + "pg_current_xact_id()::xid::text) ON CONFLICT (partition) DO UPDATE SET mark = excluded.mark"
+)
+
+// marked reports whether a partition has a mark, and whether it is true. A database that does
+// not know what a mark is made of needs none.
+func (s *store) marked(ctx context.Context) (there, is bool, err error) {
+	err = s.conn.QueryRow(ctx, markedAs, s.partition).Scan(&is)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return false, false, nil
+	case undefinedFunction(err), hasCode(err, "42703"): // an undefined column
+		return true, true, nil
+	}
+	return true, is, err
+}
+
 // counterBits is the number of bits of a token below the epoch. An epoch that
 // issues more tokens continues with those of the next epoch, which then begins
 // after them.

@@ -43,6 +43,7 @@ type store struct {
 	toFold  chan fold
 	full    atomic.Bool
 	conn    *pgx.Conn // by which the lead was taken, or nil
+	leapt   bool      // the epoch leapt when the lead was taken
 
 	// Used only by the writer.
 	logged  int64     // the last sequence known to be in the log

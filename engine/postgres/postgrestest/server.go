@@ -37,6 +37,13 @@ func find(program string) (string, error) {
 	return found[len(found)-1], nil
 }
 
+// Program returns a command that runs a program of PostgreSQL for one test. A test that is
+// not skipped has them all.
+func Program(name string, args ...string) *exec.Cmd {
+	path, err := find(name)
+	return &exec.Cmd{Path: path, Args: append([]string{name}, args...), Err: err}
+}
+
 func version(path string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // 0 for an odd name
 	return n
