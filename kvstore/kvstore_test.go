@@ -119,7 +119,7 @@ func (r *room) must(err error) {
 
 func (r *room) check() {
 	r.t.Helper()
-	r.must(r.eng.View(context.Background(), func(tx engine.Tx) error { return r.In(tx).Check() }))
+	r.must(r.eng.View(context.Background(), kvstore.Check))
 }
 
 func (r *room) usage() (u kvstore.Usage) {

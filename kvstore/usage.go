@@ -20,7 +20,7 @@ const (
 )
 
 // A Usage is how much a store holds. It is updated with every write and never
-// recounted; [Txn.Check] verifies it.
+// recounted; [Check] verifies it.
 type Usage struct {
 	Entries int64
 	Bytes   int64 // of paths and values
@@ -67,25 +67,13 @@ func decodeVersion(value string) uint64 {
 	return record.ReadFixed(value)
 }
 
-// Check reports contradictions between the rows of the store: an entry that
-// cannot be read, has an invalid path or has a version that its space has not
-// issued; a usage that is not the sum of the entries. The error names the key
-// and is an [engine.ErrCorrupt].
-func (t Txn) Check() error { return check(t.tx, t.store.layer) }
-
-// Check reports contradictions in the stores of all layers.
-func Check(tx engine.Tx) error { return check(tx, "") }
-
-// Recover checks the stores of all layers when a state is opened. It changes
-// nothing.
-func Recover(ctx context.Context, eng engine.Engine) error {
-	return eng.View(ctx, func(tx engine.Tx) error { return check(tx, "") })
-}
-
-// check checks the rows of one layer, or of all layers if layer is empty.
-func check(tx engine.Tx, layer string) error {
+// Check reports contradictions between the rows of the stores of all layers: an
+// entry that cannot be read, has an invalid path or has a version that its space has
+// not issued; a usage that is not the sum of the entries. The error names the key and
+// is an [engine.ErrCorrupt].
+func Check(tx engine.Tx) error {
 	sum := make(map[string]Usage)
-	for row := range tx.Scan(entryPrefix + layer) {
+	for row := range tx.Scan(entryPrefix) {
 		id, size, err := checkEntry(tx, row)
 		if err != nil {
 			return fmt.Errorf("%w: %q: %v", engine.ErrCorrupt, row.Key, err)
@@ -93,7 +81,7 @@ func check(tx engine.Tx, layer string) error {
 		u := sum[id]
 		sum[id] = Usage{u.Entries + 1, u.Bytes + size}
 	}
-	for row := range tx.Scan(usagePrefix + layer) {
+	for row := range tx.Scan(usagePrefix) {
 		id := strings.TrimPrefix(row.Key, usagePrefix)
 		if have := decodeUsage(row.Value); have != sum[id] {
 			return fmt.Errorf("%w: %q: says %+v where the entries are %+v", engine.ErrCorrupt, row.Key, have, sum[id])
@@ -103,13 +91,16 @@ func check(tx engine.Tx, layer string) error {
 	for id, u := range sum {
 		return fmt.Errorf("%w: %q: missing, where the entries are %+v", engine.ErrCorrupt, usagePrefix+id, u)
 	}
-	for row := range tx.Scan(versionPrefix + layer) {
+	for row := range tx.Scan(versionPrefix) {
 		if decodeVersion(row.Value) == 0 {
 			return fmt.Errorf("%w: %q: not a version record", engine.ErrCorrupt, row.Key)
 		}
 	}
 	return nil
 }
+
+// Recover checks the stores when a state is opened. It changes nothing.
+func Recover(ctx context.Context, eng engine.Engine) error { return eng.View(ctx, Check) }
 
 // checkEntry checks one row, and returns its layer and its size.
 func checkEntry(tx engine.Tx, row engine.Row) (layer string, size int64, err error) {

@@ -45,7 +45,7 @@ var runContention = Story{
 		st.stillWaits("S2", got)
 		st.say("S1 releases it, and S2 gets it at once.")
 		released := time.Now()
-		s1.release("run_lease_release", held)
+		s1.release(held)
 		mine := st.granted("S2", got)
 		st.show("S2", withoutID(mine.lease))
 		st.say("    %v from release to grant", mine.at.Sub(released).Round(time.Microsecond))
@@ -76,7 +76,7 @@ var crashedHolder = Story{
 		st.say("    S1→W2 has %q after %v", "chunk", st.granted("S1→W2", chunk).at.Sub(died).Round(time.Microsecond))
 		st.say("    S2 has %q after %v", "port 3000", st.granted("S2", port).at.Sub(died).Round(time.Microsecond))
 		st.say("S1 releases %q. The dead worker is not granted it.", "deploy")
-		lead.release("run_lease_release", deploy)
+		lead.release(deploy)
 		st.want((<-ghost).err != nil, "the dead worker was answered")
 		peer.acquire(runTool, "deploy")
 	},
@@ -100,7 +100,7 @@ var fifoHandOver = Story{
 		st.say("%d workers wait in line for %q.", n, "gpu")
 		start := time.Now()
 		for i, g := range line {
-			holder.release("run_lease_release", held)
+			holder.release(held)
 			a := st.granted(g.path, got[i])
 			for j := i + 1; j < n; j++ {
 				st.stillWaits(line[j].path, got[j])

@@ -248,7 +248,7 @@ func (st *stage) stillWaits(who string, c <-chan answer) {
 	}
 }
 
-func (g *agent) release(tool string, l lease) {
-	_, err := g.Call(g.st.ctx, tool, map[string]any{"lease_id": l.ID})
+func (g *agent) release(l lease) {
+	_, err := g.Call(g.st.ctx, "run_lease_release", map[string]any{"lease_id": l.ID})
 	g.st.must(err)
 }

@@ -371,7 +371,7 @@ func (sp *spread) watch(ctx context.Context, se *dispatch.Session, args tools.Ar
 			}()
 		}
 	}
-	limit := time.NewTimer(tools.WaitOf("operator_watch", args))
+	limit := time.NewTimer(tools.WaitOf(args))
 	defer limit.Stop()
 	select {
 	case <-w.news:

@@ -139,7 +139,7 @@ func Changed(is bool) Reply { return merged(changed{is}) }
 
 // WaitOf returns how long a call may wait: wait_secs, or 50 seconds by default
 // and at most.
-func WaitOf(tool string, args Arguments) time.Duration {
+func WaitOf(args Arguments) time.Duration {
 	wait := seconds(50)
 	var given struct {
 		Wait *seconds `json:"wait_secs"`
