@@ -86,7 +86,7 @@ func (s *State) issueAccessToken(ctx context.Context, kind call.Kind, find func(
 
 // accessIssued is like actorIssued, for an access.
 func accessIssued(tx engine.Tx, answer string) (Access, error) {
-	if a, ok := getAccess(tx, issuedFor(answer)); ok && a.valid(tx) && stands(answer, a.TokenHash) {
+	if a, ok := getAccess(tx, issuedFor(answer)); ok && a.valid(tx) && isCurrent(answer, a.TokenHash) {
 		return a, nil
 	}
 	return Access{}, errTokenVoid

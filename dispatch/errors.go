@@ -26,7 +26,7 @@ var (
 
 	// ErrAgentEnded is returned for a call of a sub-agent that waits when its
 	// client says that the sub-agent has ended.
-	ErrAgentEnded = errors.New("the sub-agent that made this call has ended, as its client says: it waits no more, and has got nothing")
+	ErrAgentEnded = errors.New("the sub-agent that made this call has ended, as its client says: its wait is over, and it was granted nothing")
 
 	// ErrNoLauncher is returned by a spawn if the run has no launcher.
 	ErrNoLauncher = errors.New("nothing starts processes for this run")

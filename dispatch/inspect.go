@@ -92,7 +92,7 @@ func (se *Session) Actors(ctx context.Context, after string, limit int) (list []
 	})
 }
 
-var errAfterGone = &registry.ArgumentError{Argument: "after", Problem: "must be next of the answer before; that actor is gone: list again from the start"}
+var errAfterGone = &registry.ArgumentError{Argument: "after", Problem: "must be next of the previous reply; that actor is gone: list again from the start"}
 
 // Runs returns the run with that name, or all runs by name if name is "".
 func (s *State) Runs(ctx context.Context, name string) ([]RunInfo, error) {
@@ -123,7 +123,7 @@ func (s *State) RunsAfter(ctx context.Context, q RunQuery) (p RunPage, err error
 		seen, from, actor := false, "", ""
 		if q.After != "" {
 			if from, actor, _ = strings.Cut(q.After, "/"); actor == "" {
-				return &registry.ArgumentError{Argument: "after", Problem: "must be next of the reply before"}
+				return &registry.ArgumentError{Argument: "after", Problem: "must be next of the previous reply"}
 			}
 		}
 		p.Ended = q.endedRuns(tx)

@@ -232,7 +232,7 @@ func (q LeaseQuery) page(tx engine.Tx, shelves iter.Seq[shelf]) (p LeasePage, er
 		return LeasePage{}, &registry.ArgumentError{Argument: "limit", Problem: fmt.Sprintf("must be from 1 to %d", MaxLeaseList)}
 	}
 	first, after, ok := readCursor(q.After)
-	gone := &registry.ArgumentError{Argument: "after", Problem: "must be next of the reply before"}
+	gone := &registry.ArgumentError{Argument: "after", Problem: "must be next of the previous reply"}
 	if !ok {
 		return LeasePage{}, gone
 	}

@@ -102,9 +102,9 @@ const (
 // hash of the token.
 func issued(id uuid.UUID, hash []byte) string { return string(id[:]) + string(hash) }
 
-// stands reports whether the token of an answer is the one that id has now, and
+// isCurrent reports whether the token of an answer is the one that id has now, and
 // so whether nobody has another. An answer of an older version has no hash.
-func stands(answer string, hash []byte) bool {
+func isCurrent(answer string, hash []byte) bool {
 	return len(answer) == 16 || len(answer) > 16 && answer[16:] == string(hash)
 }
 
@@ -135,7 +135,7 @@ func ownerOf[T any](tx engine.Tx, c call.Call, kind call.Kind, again func(tx eng
 // actorIssued finds the actor for which a call has issued a token, which it must
 // still have.
 func actorIssued(tx engine.Tx, answer string) (Actor, error) {
-	if a, ok := getActor(tx, issuedFor(answer)); ok && !a.Ended() && stands(answer, a.TokenHash) {
+	if a, ok := getActor(tx, issuedFor(answer)); ok && !a.Ended() && isCurrent(answer, a.TokenHash) {
 		return a, nil
 	}
 	return Actor{}, errTokenVoid

@@ -94,7 +94,7 @@ func parseGlob(s string) (patterns []string, problem string) {
 	}
 	patterns, ok := expand(nil, s)
 	if !ok {
-		return nil, fmt.Sprintf("must not stand for more than %d patterns with its braces", maxAlternatives)
+		return nil, fmt.Sprintf("must not expand to more than %d patterns by its braces", maxAlternatives)
 	}
 	for _, pattern := range patterns {
 		if problem := patternProblem(pattern); problem != "" {

@@ -87,7 +87,7 @@ func TestGlobsThatCouldMatchNothingAreRefused(t *testing.T) {
 		`/shared/\*`:                            `must not hold '\': no path has a character that needs it`,
 		"/shared/\x00*":                         "must be printable, and holds U+0000",
 		"/shared/\xff*":                         "must be valid UTF-8",
-		"/shared/" + strings.Repeat("{a,b}", 7): "must not stand for more than 64 patterns with its braces",
+		"/shared/" + strings.Repeat("{a,b}", 7): "must not expand to more than 64 patterns by its braces",
 		"/shared/" + strings.Repeat("*", 512):   "must be at most 512 bytes",
 	} {
 		_, err := kvstore.ParseGlob(s)

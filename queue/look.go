@@ -134,7 +134,7 @@ func (q *Queue) List(ctx context.Context, run uuid.UUID, queue string, state Sta
 	}
 	from, err := hex.DecodeString(after)
 	if err != nil {
-		return nil, "", argumentError("after", "must be next of the reply before")
+		return nil, "", argumentError("after", "must be next of the previous reply")
 	}
 	l := lineOf(run, queue)
 	err = q.eng.Snapshot(ctx, func(tx engine.Tx) error {

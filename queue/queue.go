@@ -137,7 +137,7 @@ type StaleError struct {
 
 func (e *StaleError) Error() string {
 	if e.Differs {
-		return fmt.Sprintf("task %s was already submitted as %s with another result, which stands; task_result shows it", e.Task.ID, e.Task.State)
+		return fmt.Sprintf("task %s was already submitted as %s with another result, which it keeps; task_result shows it", e.Task.ID, e.Task.State)
 	}
 	s := fmt.Sprintf("token %d is stale: task %s is %s", e.Token, e.Task.ID, e.Task.State)
 	if e.Task.State == InProgress {

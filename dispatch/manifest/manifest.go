@@ -148,7 +148,7 @@ func (m *Manifest) Notes() string {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("Leases that are known in advance; take one before you touch what it stands for:\n")
+	b.WriteString("Leases that are known in advance; take one before you touch what it guards:\n")
 	for _, l := range m.Leases {
 		tool, argument := "run_lease_acquire", "key"
 		if l.Scope == "layer" {

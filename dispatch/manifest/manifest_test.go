@@ -158,7 +158,7 @@ purpose = "whoever writes it"
 	if p := m.Agents["gemini"]; p.Extends != agent.Gemini || len(m.Agents) != 4 {
 		t.Errorf("gemini %+v of %d", p, len(m.Agents))
 	}
-	const notes = "Leases that are known in advance; take one before you touch what it stands for:\n" +
+	const notes = "Leases that are known in advance; take one before you touch what it guards:\n" +
 		"- run_lease_acquire with key \"port 3000\": the development server\n" +
 		"- lease_acquire with name \"docs/output.json\": whoever writes it\n"
 	if m.Notes() != notes {

@@ -57,8 +57,7 @@
 //
 // # What it finds
 //
-// Earlier generators found these: the undo of a cancelled call, the
-// row of a call's answer, the running clock, expires_in_ms by another clock, one place
-// per party, losses at the end of a session, HTTP sessions after a restart, and answers
-// that are still unread when their connection ends.
+// It has found faults in the undo of a cancelled call, in the row of a call's answer, in
+// the clocks, in the places of parties, in the losses at the end of a session, in HTTP
+// sessions after a restart, and in answers that are unread when their connection ends.
 package simulation

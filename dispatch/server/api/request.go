@@ -76,7 +76,7 @@ func condition(h http.Header) (expected uint64, ok bool, err error) {
 	match, none := h.Get("If-Match"), h.Get("If-None-Match")
 	switch {
 	case match != "" && none != "":
-		return 0, false, &registry.ArgumentError{Argument: "If-None-Match", Problem: "must not stand beside If-Match"}
+		return 0, false, &registry.ArgumentError{Argument: "If-None-Match", Problem: "must be left out beside If-Match"}
 	case none == "*":
 		return 0, true, nil
 	case none != "":

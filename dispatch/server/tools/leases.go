@@ -365,7 +365,7 @@ func release(ctx context.Context, se *dispatch.Session, a leaseIDArg) (released,
 type listArgs struct {
 	Scope  string `json:"scope,omitempty" doc:"whose leases" enum:"layer|run|all" default:"\"all\""`
 	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start with this, such as file:src/" max:"512"`
-	After  string `json:"after,omitempty" doc:"next of the reply before" max:"640"`
+	After  string `json:"after,omitempty" doc:"next of the previous reply" max:"640"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"200" default:"50"`
 }
 

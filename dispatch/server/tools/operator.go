@@ -140,7 +140,7 @@ func (o *operator) removeRun(ctx context.Context, _ *dispatch.Session, a runArg)
 
 type treeArgs struct {
 	Run    string `json:"run,omitempty" doc:"default: all runs" max:"64"`
-	After  string `json:"after,omitempty" doc:"next of the reply before" max:"600"`
+	After  string `json:"after,omitempty" doc:"next of the previous reply" max:"600"`
 	Limit  int    `json:"limit,omitempty" doc:"how many actors at most" min:"1" max:"1000" default:"1000"`
 	Actors bool   `json:"actors,omitempty" doc:"false: the runs alone; then limit counts runs" default:"true"`
 	Ended  bool   `json:"ended,omitempty" doc:"false: without runs and actors that have ended; a run that is named is listed even so, and a run has its root" default:"true"`
@@ -214,7 +214,7 @@ type showLeasesArgs struct {
 	runArg
 	Scope  string `json:"scope,omitempty" doc:"whose leases" enum:"layer|run|all" default:"\"all\""`
 	Prefix string `json:"prefix,omitempty" doc:"only names and keys that start with this" max:"512"`
-	After  string `json:"after,omitempty" doc:"next of the reply before" max:"600"`
+	After  string `json:"after,omitempty" doc:"next of the previous reply" max:"600"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"1000"`
 	Layer  string `json:"layer,omitempty" doc:"path of a lead: only its layer's" max:"512"`
 }
@@ -234,7 +234,7 @@ type showStoreArgs struct {
 	runArg
 	Layer  string `json:"layer,omitempty" doc:"path of the layer's lead" default:"\"root\"" max:"512"`
 	Glob   string `json:"glob,omitempty" default:"\"/**\"" max:"512"`
-	After  string `json:"after,omitempty" doc:"next of the reply before" max:"512"`
+	After  string `json:"after,omitempty" doc:"next of the previous reply" max:"512"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 	Values bool   `json:"values,omitempty" doc:"with their values" default:"true"`
 }

@@ -241,7 +241,7 @@ func submitMany(ctx context.Context, se *dispatch.Session, a submitManyArgs) (su
 type listTasksArgs struct {
 	queueArg
 	State string `json:"state,omitempty" doc:"ready: in the order in which they are claimed" enum:"delayed|ready|in_progress|completed|failed|dead|cancelled" default:"\"ready\""`
-	After string `json:"after,omitempty" doc:"next of the reply before" max:"128"`
+	After string `json:"after,omitempty" doc:"next of the previous reply" max:"128"`
 	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 }
 

@@ -151,7 +151,7 @@ func kvDelete(ctx context.Context, se *dispatch.Session, a kvDeleteArgs) (versio
 
 type kvListArgs struct {
 	Glob   string `json:"glob" doc:"such as /shared/**" min:"1" max:"512"`
-	After  string `json:"after,omitempty" doc:"next of the reply before" max:"512"`
+	After  string `json:"after,omitempty" doc:"next of the previous reply" max:"512"`
 	Limit  int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 	Values bool   `json:"values,omitempty" doc:"with their values" default:"false"`
 	layerArg

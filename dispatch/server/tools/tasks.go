@@ -468,7 +468,7 @@ func queueStats(ctx context.Context, tasks dispatch.Tasks, a statsArgs) (queueLi
 
 type deadArgs struct {
 	queueArg
-	After string `json:"after,omitempty" doc:"next of the reply before" max:"64"`
+	After string `json:"after,omitempty" doc:"next of the previous reply" max:"64"`
 	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"100" default:"20"`
 }
 

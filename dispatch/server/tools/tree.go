@@ -38,7 +38,7 @@ func treeTools() []Tool {
 }
 
 type listActorsArgs struct {
-	After string `json:"after,omitempty" doc:"next of the reply before" max:"512"`
+	After string `json:"after,omitempty" doc:"next of the previous reply" max:"512"`
 	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"200" default:"50"`
 }
 

@@ -74,7 +74,7 @@ with a session or a token is sent again once the daemon is back, for up to 30 s.
 			out := cmd.OutOrStdout()
 			switch {
 			case list && len(args) > 0:
-				return exit.Usagef("--list stands alone")
+				return exit.Usagef("--list lists all tools: leave out %s", args[0])
 			case list && (reply.JSON || field != ""):
 				return exit.Hint(exit.Usagef("--list prints a table only: leave out --json and --field"), "the book's tool reference has the schemas; so does the answer to tools/list of leasehold mcp")
 			case list:

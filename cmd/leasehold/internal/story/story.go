@@ -34,7 +34,7 @@ some of them.`,
 			out := cmd.OutOrStdout()
 			switch {
 			case list && len(args) > 0:
-				return exit.Usagef("--list stands alone")
+				return exit.Usagef("--list lists all stories: leave out %s", args[0])
 			case len(args) == 0:
 				_, err := io.WriteString(out, listStories(terminal.PaintFor(out)))
 				return err
