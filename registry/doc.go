@@ -111,15 +111,15 @@
 // accepted transfer, an adoption, and an offer that is taken back may close one without
 // a refusal: its waits end with their time, and the next of them is refused.
 //
+// # Deadlines
+//
 // A lease's deadline is when its row is due, or a known time after that: so a
 // renewal changes the row's due time alone. It only Touches the row and costs no
 // disk write. After a restart each lease gets its full ttl from the moment of
 // recovery.
 //
-// # Long leases
-//
-// A state that restarts often would keep a day's lease for ever. So a lease of more
-// than five minutes also stores its deadline, on the engine's running clock, which
+// By that alone, a state that restarts often would keep a day's lease for ever. So a
+// lease of more than five minutes also stores its deadline, on the engine's running clock, which
 // goes on through restarts. A renewal writes a new one if it is more than five
 // minutes later than the stored one. A restart adds those five minutes, and leaves at
 // least five minutes to a lease once after its last renewal.
@@ -132,7 +132,7 @@
 // no edge of a wait-for graph: a cycle of such waits need not be a deadlock.
 //
 // A place could be found by a ticket that the client must send back, and the key of a
-// parked place could be given to whoever waits behind it. That was the first
-// version. Models forget tickets, so one agent that asked four times had four places,
-// and whoever was thinking when the key became free lost its turn.
+// parked place could be given to whoever waits behind it. But
+// models forget tickets, so an agent that asked four times would have four places, and
+// one that was thinking when the key became free would lose its turn.
 package registry
