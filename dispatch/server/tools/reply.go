@@ -140,10 +140,8 @@ func RefusalOf(err error) Refusal {
 		stale     *queue.StaleError
 		outdated  *registry.StaleError
 		compacted *event.CompactedError
-	)
-	var (
-		budget *work.BudgetError
-		ending *dispatch.DrainingError
+		budget    *work.BudgetError
+		ending    *dispatch.DrainingError
 	)
 	switch {
 	case errors.As(err, &budget):
@@ -156,6 +154,8 @@ func RefusalOf(err error) Refusal {
 		r.Data["position"], r.Data["ticket"] = wait.Position, wait.Ticket
 	case errors.As(err, &held):
 		r.Code, r.Data = "LEASE_HELD", heldData(held)
+	case errors.As(err, &deadlock):
+		r.Code, r.Data = "DEADLOCK", map[string]any{"cycle": cycleOf(deadlock.Cycle)}
 	case errors.As(err, &lost):
 		r.Code = "LEASE_LOST"
 		r.Data["reason"], r.Data["at"] = lost.Reason, stampOf(lost.At)
@@ -211,8 +211,6 @@ func RefusalOf(err error) Refusal {
 		r.Code = "UNAVAILABLE"
 		// With a database it opens the state again by itself, and with a disk it ends.
 		r.Message = "the daemon cannot write its state: try again in a few seconds; if that fails too, an operator must remove the cause, and start the daemon if it has ended (" + err.Error() + "); a call that writes may have taken effect, so look before you repeat it"
-	case errors.As(err, &deadlock):
-		r.Code, r.Data = "DEADLOCK", map[string]any{"cycle": cycleOf(deadlock.Cycle)}
 	case errors.Is(err, engine.ErrFull):
 		r.Code = "UNAVAILABLE"
 		r.Data["disk_full"] = true

@@ -268,6 +268,7 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 	services.Go(func() error { return told.run(ctx) })
 	services.Go(func() error { return warnOfExpiry(ctx, log, certificates) })
 	if scraped != nil {
+		log.Info().Stringer("address", scraped.Addr()).Msg("serves metrics")
 		services.Go(func() error { return serveMetrics(ctx, scraped, cfg.HTTPHosts, measured.Handler()) })
 	}
 	if cfg.IdleExit > 0 {
@@ -278,9 +279,6 @@ func serve(ctx context.Context, cfg serveConfig, stdout, stderr io.Writer) (err 
 			log.Info().Dur("idle", cfg.IdleExit).Msg("nobody is connected")
 			return errIdle
 		})
-	}
-	if scraped != nil {
-		log.Info().Stringer("address", scraped.Addr()).Msg("serves metrics")
 	}
 	announce(stdout, log, record)
 	services.Go(func() error {

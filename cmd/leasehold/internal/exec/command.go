@@ -143,22 +143,7 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 				time.Sleep(100 * time.Millisecond)  // make is confused if it sees the end of exec first
 				return exit.Code(exit.Interrupted)
 			}
-			var refusal *client.Refusal
-			if !errors.As(err, &refusal) {
-				return reply.Refused(cmd, err)
-			}
-			code := codeOfRefusal(refusal)
-			switch {
-			case reply.JSON:
-				fmt.Fprintf(cmd.OutOrStdout(), "%s\n", refusal.Object)
-			case code == exit.Misused:
-				return exit.Usage(err)
-			case code == exit.Failed:
-				return err
-			default: // the same text for everybody who is refused a lease
-				fmt.Fprintln(cmd.ErrOrStderr(), terminal.Line(cmd.ErrOrStderr(), refusal.Message))
-			}
-			return exit.Code(code)
+			return report(cmd, &reply, err)
 		},
 	})
 	f := cmd.Flags()
@@ -180,6 +165,26 @@ cannot be executed; 127 it was not found; 1 the daemon refused, or cannot be rea
 		return nil, cobra.ShellCompDirectiveDefault // the shell completes programs and files
 	}
 	return cmd
+}
+
+// report prints why the program did not get its leases, and returns its exit code.
+func report(cmd *cobra.Command, reply *connection.Reply, err error) error {
+	var refusal *client.Refusal
+	if !errors.As(err, &refusal) {
+		return reply.Refused(cmd, err)
+	}
+	code := codeOfRefusal(refusal)
+	switch {
+	case reply.JSON:
+		fmt.Fprintf(cmd.OutOrStdout(), "%s\n", refusal.Object)
+	case code == exit.Misused:
+		return exit.Usage(err)
+	case code == exit.Failed:
+		return err
+	default: // the same text for everybody who is refused a lease
+		fmt.Fprintln(cmd.ErrOrStderr(), terminal.Line(cmd.ErrOrStderr(), refusal.Message))
+	}
+	return exit.Code(code)
 }
 
 func asSeconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

@@ -79,15 +79,14 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	if err == nil {
 		err = waiting.Err()
 	}
-	if err != nil {
-		switch {
-		case waiting.Err() == nil || cmd.Context().Err() != nil:
-			return err
-		case hungUp.Err() != nil:
-			return exit.Code(exitSignalled + int(syscall.SIGHUP))
-		default:
-			return exit.Code(exitSignalled + int(syscall.SIGQUIT))
-		}
+	switch {
+	case err == nil:
+	case waiting.Err() == nil || cmd.Context().Err() != nil:
+		return err
+	case hungUp.Err() != nil:
+		return exit.Code(exitSignalled + int(syscall.SIGHUP))
+	default:
+		return exit.Code(exitSignalled + int(syscall.SIGQUIT))
 	}
 	release, err := process.Adopt() // processes that leave the program's tree are still ended with it
 	if err != nil {
@@ -141,6 +140,11 @@ func runExec(cmd *cobra.Command, cfg execConfig, hello server.Hello) error {
 	if loss != nil {
 		return exit.Code(exitLost)
 	}
+	return j.outcome()
+}
+
+// outcome says how the program ended.
+func (j *job) outcome() error {
 	ended := j.process.Exit()
 	switch {
 	case ended.Number() == syscall.SIGINT && j.process.GotTerminal() && !j.interrupted:

@@ -215,94 +215,105 @@ func (m *top) heading(d *topDetail) string {
 	}
 }
 
-// detailLines returns the page of one actor or lease.
-func (m *top) detailLines(p terminal.Paint) (lines []string) {
-	line := func(name, value string) {
-		if value == "" {
-			return
-		}
-		for i, part := range terminal.Fold(terminal.Printable(value), max(1, p.Width-11)) {
-			if i > 0 {
-				name = ""
-			}
-			lines = append(lines, p.Bold(fmt.Sprintf("%-10s", name))+" "+part)
-		}
+// A detailPage is the page of one actor or lease: a name and a value a line.
+type detailPage struct {
+	paint terminal.Paint
+	lines []string
+}
+
+func (d *detailPage) line(name, value string) {
+	if value == "" {
+		return
 	}
-	history := func() {
-		name := "history"
-		for _, e := range m.detail.history {
-			line(name, fmt.Sprintf("%s ago: %s", terminal.Brief(time.Since(e.At)), e.Text))
+	for i, part := range terminal.Fold(terminal.Printable(value), max(1, d.paint.Width-11)) {
+		if i > 0 {
 			name = ""
 		}
+		d.lines = append(d.lines, d.paint.Bold(fmt.Sprintf("%-10s", name))+" "+part)
 	}
-	if m.detail.tab == topLeases {
-		i := slices.IndexFunc(m.seen.leases, func(l shownLease) bool { return l.id() == m.detail.id })
-		if i < 0 {
-			lines = []string{"nobody holds it any more"}
-			history()
-			return lines
-		}
-		l, since := m.seen.leases[i], time.Since(m.seen.at)
-		line("lease", l.Name+l.Key)
-		line("scope", strings.TrimSpace(l.Scope+" "+l.Layer))
-		if l.For != "" {
-			line("holder", fmt.Sprintf("nobody; %s, which is first in line, for %s", l.who(), terminal.Remaining(l.ExpiresIn, since)))
-			history()
-			return lines
-		}
-		line("holder", l.Holder.String())
-		line("where", l.Holder.shownOrigin.String())
-		line("held for", terminal.Brief(l.Held.Duration()+since))
-		if l.KeepAlive {
-			line("expires", "kept alive while its holder is connected")
-		} else {
-			line("expires", "in "+terminal.Remaining(l.ExpiresIn, since))
-		}
-		line("token", strconv.FormatUint(l.Token, 10))
-		line("waiting", strconv.Itoa(max(l.InLine, len(l.Waiters))))
-		for n, w := range l.Waiters {
-			line("", fmt.Sprintf("%d. %s, for %s", n+1, w, terminal.Brief(w.Waiting.Duration()+since)))
-		}
-		if more := l.InLine - len(l.Waiters); more > 0 {
-			line("", fmt.Sprintf("and %d more", more))
-		}
-		if l.OfferedTo != "" {
-			line("offered to", l.OfferedTo)
-		}
-		line("reason", l.Reason)
-		history()
-		return lines
+}
+
+// more says how many others there are, if any.
+func (d *detailPage) more(n int) {
+	if n > 0 {
+		d.line("", fmt.Sprintf("and %d more", n))
 	}
+}
+
+// detailLines returns the page of one actor or lease.
+func (m *top) detailLines(p terminal.Paint) []string {
+	d := detailPage{paint: p}
+	if m.detail.tab != topLeases {
+		m.actorDetail(&d)
+		return d.lines
+	}
+	m.leaseDetail(&d)
+	name := "history"
+	for _, e := range m.detail.history {
+		d.line(name, fmt.Sprintf("%s ago: %s", terminal.Brief(time.Since(e.At)), e.Text))
+		name = ""
+	}
+	return d.lines
+}
+
+func (m *top) leaseDetail(d *detailPage) {
+	i := slices.IndexFunc(m.seen.leases, func(l shownLease) bool { return l.id() == m.detail.id })
+	if i < 0 {
+		d.lines = []string{"nobody holds it any more"}
+		return
+	}
+	l, since := m.seen.leases[i], time.Since(m.seen.at)
+	d.line("lease", l.Name+l.Key)
+	d.line("scope", strings.TrimSpace(l.Scope+" "+l.Layer))
+	if l.For != "" {
+		d.line("holder", fmt.Sprintf("nobody; %s, which is first in line, for %s", l.who(), terminal.Remaining(l.ExpiresIn, since)))
+		return
+	}
+	d.line("holder", l.Holder.String())
+	d.line("where", l.Holder.shownOrigin.String())
+	d.line("held for", terminal.Brief(l.Held.Duration()+since))
+	if l.KeepAlive {
+		d.line("expires", "kept alive while its holder is connected")
+	} else {
+		d.line("expires", "in "+terminal.Remaining(l.ExpiresIn, since))
+	}
+	d.line("token", strconv.FormatUint(l.Token, 10))
+	d.line("waiting", strconv.Itoa(max(l.InLine, len(l.Waiters))))
+	for n, w := range l.Waiters {
+		d.line("", fmt.Sprintf("%d. %s, for %s", n+1, w, terminal.Brief(w.Waiting.Duration()+since)))
+	}
+	d.more(l.InLine - len(l.Waiters))
+	d.line("offered to", l.OfferedTo)
+	d.line("reason", l.Reason)
+}
+
+func (m *top) actorDetail(d *detailPage) {
 	i := slices.IndexFunc(m.seen.run.Actors, func(a ShownActor) bool { return a.Path == m.detail.id })
 	if i < 0 {
-		return []string{"it is forgotten"}
+		d.lines = []string{"it is forgotten"}
+		return
 	}
 	a := m.seen.run.Actors[i]
-	line("path", dispatch.TypedPath(a.Path))
-	line("role", a.Role)
-	line("state", a.state())
-	line("note", a.note())
-	line("agent", strings.TrimSpace(a.Agent+" "+a.Model))
-	line("where", a.shownOrigin.String())
-	line("age", a.age())
+	d.line("path", dispatch.TypedPath(a.Path))
+	d.line("role", a.Role)
+	d.line("state", a.state())
+	d.line("note", a.note())
+	d.line("agent", strings.TrimSpace(a.Agent+" "+a.Model))
+	d.line("where", a.shownOrigin.String())
+	d.line("age", a.age())
 	if cost := a.cost(); cost != "-" {
-		line("cost", cost)
+		d.line("cost", cost)
 	}
-	line("holds", strconv.Itoa(a.Leases))
+	d.line("holds", strconv.Itoa(a.Leases))
 	for _, l := range a.Holds {
-		line("", l.String())
+		d.line("", l.String())
 	}
-	if more := a.Leases - len(a.Holds); more > 0 {
-		line("", fmt.Sprintf("and %d more", more))
-	}
-	line("waits for", strconv.Itoa(a.Waiting))
+	d.more(a.Leases - len(a.Holds))
+	d.line("waits for", strconv.Itoa(a.Waiting))
 	for _, l := range a.WaitsFor {
-		line("", fmt.Sprintf("%s, %s%s", l, pick(l.Reserved, reservedFor, "held by "), l.Holder))
+		d.line("", fmt.Sprintf("%s, %s%s", l, pick(l.Reserved, reservedFor, "held by "), l.Holder))
 	}
-	if more := a.Waiting - len(a.WaitsFor); more > 0 {
-		line("", fmt.Sprintf("and %d more", more))
-	}
-	return lines
+	d.more(a.Waiting - len(a.WaitsFor))
 }
 
 // shownOutput limits the lines of an agent's output on a page, and shownTasks the tasks of
