@@ -415,7 +415,7 @@ func cancelTask[A taskNamer](ctx context.Context, tasks dispatch.Tasks, a A) (ta
 
 type statsArgs struct {
 	Queue string `json:"queue,omitempty" doc:"default: all that have tasks" max:"64"`
-	After string `json:"after,omitempty" doc:"last queue of the reply before" max:"64"`
+	After string `json:"after,omitempty" doc:"last queue of the previous reply" max:"64"`
 	Limit int    `json:"limit,omitempty" doc:"how many at most" min:"1" max:"1000" default:"100"`
 }
 
