@@ -185,6 +185,28 @@ func docOf(t *testing.T, dir string) string {
 	return strings.Join(strings.Fields(said.String()), " ")
 }
 
+// The README lists the packages in the order of their imports: none imports one of a row above it.
+func TestTheREADMEListsPackagesAsImportsRun(t *testing.T) {
+	row := make(map[string]int)
+	for i, cells := range table(t, "README.md", "package") {
+		for _, dir := range spans(cells[0]) {
+			row[dir] = i
+		}
+	}
+	for file, imports := range importsOfAll(t) {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		from, listed := row[path.Dir(file)]
+		for _, imported := range imports {
+			dir, _ := strings.CutPrefix(imported, module+"/")
+			if to, too := row[dir]; listed && too && to < from {
+				t.Errorf("the README lists %s above %s, which imports it", dir, path.Dir(file))
+			}
+		}
+	}
+}
+
 // importsOfAll reads every Go file of the repository, of whatever system. Go
 // notices that a test has read files: it runs anew where one has changed.
 func importsOfAll(t *testing.T) map[string][]string {
