@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
+	"github.com/leasehold/leasehold/cmd/leasehold/internal/terminal"
 	"github.com/leasehold/leasehold/dispatch/launcher"
 )
 
@@ -16,5 +17,13 @@ func TestARunWithoutItsDaemonIsResumedByItsDirectory(t *testing.T) {
 	var hinted exit.Hinted
 	if !errors.As(err, &hinted) || !strings.Contains(hinted.Hint, "--resume "+dir.Path+" ") {
 		t.Errorf("hint: %q", hinted.Hint)
+	}
+}
+
+func TestTheSummaryHasW10AfterW2(t *testing.T) {
+	s := launcher.Summary{Actors: []launcher.Actor{{Path: "root"}, {Path: "W10", Worktree: "/10"}, {Path: "W2", Worktree: "/2"}}}
+	text := drawSummary(s, terminal.Paint{})
+	if strings.Index(text, "\nW2 ") > strings.Index(text, "\nW10 ") || strings.Index(text, "of W2:") > strings.Index(text, "of W10:") {
+		t.Error(text)
 	}
 }

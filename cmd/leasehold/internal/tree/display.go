@@ -132,11 +132,12 @@ func drawSummary(s launcher.Summary, p terminal.Paint) string {
 		{Head: "COST", Rank: terminal.Minor + 1},
 		{Head: "RESULT", Want: 24, Bare: 10},
 	}}
-	for _, a := range s.Actors {
+	actors := slices.SortedFunc(slices.Values(s.Actors), func(a, b launcher.Actor) int { return cmp.Compare(view.Numbered(a.Path), view.Numbered(b.Path)) })
+	for _, a := range actors {
 		t.Rows = append(t.Rows, summaryRow(a))
 	}
 	b.WriteString(t.Render(p))
-	for _, a := range s.Actors {
+	for _, a := range actors {
 		if a.Worktree != "" {
 			fmt.Fprintf(&b, "worktree of %s: %s", terminal.Printable(a.Path), terminal.Printable(a.Worktree))
 			if a.Kept != "" {

@@ -84,18 +84,18 @@ type shownRuns struct {
 
 // ordered sorts runs and their actors by name. W10 comes after W2.
 func ordered(runs []ShownRun) []ShownRun {
-	slices.SortFunc(runs, func(a, b ShownRun) int { return cmp.Compare(numbered(a.Run), numbered(b.Run)) })
+	slices.SortFunc(runs, func(a, b ShownRun) int { return cmp.Compare(Numbered(a.Run), Numbered(b.Run)) })
 	for _, r := range runs {
-		slices.SortFunc(r.Actors, func(a, b ShownActor) int { return cmp.Compare(numbered(a.Path), numbered(b.Path)) })
+		slices.SortFunc(r.Actors, func(a, b ShownActor) int { return cmp.Compare(Numbered(a.Path), Numbered(b.Path)) })
 	}
 	return runs
 }
 
 var number = regexp.MustCompile(`[0-9]+`)
 
-// numbered returns a text by which a path is sorted: numbers have equal widths, the root
+// Numbered returns a text by which a path is sorted: numbers have equal widths, the root
 // comes first, and an actor is before those below it. No two paths have the same text.
-func numbered(path string) string {
+func Numbered(path string) string {
 	if path == dispatch.RootPath {
 		return ""
 	}
