@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/dispatch/client"
-	"github.com/leasehold/leasehold/dispatch/server"
 )
 
 const (
@@ -194,8 +193,8 @@ func (l *link) patient(ctx context.Context) (within context.Context, stop func()
 	}
 }
 
-// redial tries until there is a connection, the daemon refuses one, or it has
-// been away for too long.
+// redial tries until there is a connection, the daemon does not let the launcher attach, or it
+// has been away for too long.
 func (l *link) redial(ctx context.Context) (connection, error) {
 	ctx, stop := l.patient(ctx)
 	defer stop()
@@ -221,17 +220,10 @@ func (l *link) redial(ctx context.Context) (connection, error) {
 	}
 }
 
-// refused reports whether a daemon exists and refuses the connection.
+// refused reports whether a daemon does not let the launcher attach.
 func refused(err error) bool {
-	var refusal *client.Refusal
-	var turnedAway *server.HelloError
-	switch {
-	case errors.As(err, &refusal):
-		return !refusal.Passing()
-	case errors.As(err, &turnedAway):
-		return turnedAway.Code == "FORBIDDEN" || turnedAway.Code == "INVALID_ARGUMENT"
-	}
-	return false
+	refusal, ok := errors.AsType[*client.Refusal](err)
+	return ok && !refusal.Passing()
 }
 
 // drop closes a connection that has broken.

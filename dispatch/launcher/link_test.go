@@ -30,16 +30,23 @@ type daemon struct {
 	refusal  client.Refusal
 	still    int // so many connections answer nothing, each from its next call on
 	told     []bool
+	open     int  // connections
+	hangs    bool // whoever connects gets no answer
 }
 
-func (d *daemon) dial(context.Context) (launcher.Connection, error) {
+func (d *daemon) dial(ctx context.Context) (launcher.Connection, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dials++
+	if d.hangs {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
 	if d.away != nil {
 		return nil, d.away
 	}
-	return &line{daemon: d}, nil
+	d.open++
+	return &line{daemon: d, closed: make(chan struct{})}, nil
 }
 
 func (d *daemon) attach(context.Context, launcher.Connection) error {
@@ -55,6 +62,7 @@ type line struct {
 	*daemon
 	broken bool // and stays so
 	stands bool // as broken
+	closed chan struct{}
 }
 
 func (l *line) Call(ctx context.Context, tool string, _ any) (client.Answer, error) {
@@ -66,9 +74,13 @@ func (l *line) Call(ctx context.Context, tool string, _ any) (client.Answer, err
 	}
 	if l.stands {
 		l.mu.Unlock()
-		<-ctx.Done()
-		l.mu.Lock()
-		return client.Answer{}, context.Cause(ctx)
+		defer l.mu.Lock()
+		select {
+		case <-ctx.Done():
+			return client.Answer{}, context.Cause(ctx)
+		case <-l.closed:
+			return client.Answer{}, errBroken
+		}
 	}
 	if !l.broken && l.breaks > 0 {
 		l.broken = true
@@ -85,7 +97,13 @@ func (l *line) Call(ctx context.Context, tool string, _ any) (client.Answer, err
 	return client.Answer{Object: []byte(`{}`)}, nil
 }
 
-func (l *line) Close() error { return nil }
+func (l *line) Close() error {
+	close(l.closed)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open--
+	return nil
+}
 
 func linked(t *testing.T, d *daemon, hurry <-chan struct{}) *launcher.Link {
 	l := launcher.NewLink(d.dial, d.attach, d.tell, hurry)
@@ -104,8 +122,47 @@ func TestBrokenCallIsMadeAgainAfterAttaching(t *testing.T) {
 		if err := l.Call(t.Context(), "report"); err != nil {
 			t.Fatal(err)
 		}
-		if d.attached != 1 || len(d.calls) != 1 || fmt.Sprint(d.told) != "[true false]" {
-			t.Errorf("attached %d times, calls %v, told %v", d.attached, d.calls, d.told)
+		if d.attached != 1 || len(d.calls) != 1 || d.open != 1 || fmt.Sprint(d.told) != "[true false]" {
+			t.Errorf("attached %d times, calls %v, %d connections, told %v", d.attached, d.calls, d.open, d.told)
+		}
+	})
+}
+
+// A connection is lost once, however many calls it takes with it.
+func TestAConnectionIsLostOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &daemon{still: 1}
+		l := linked(t, d, nil)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := l.Wait(t.Context(), "orders"); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if err := l.Call(t.Context(), "report"); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if d.dials != 2 || d.open != 1 || len(d.calls) != 2 || fmt.Sprint(d.told) != "[true false]" {
+			t.Errorf("%d dials, %d connections, calls %v, told %v", d.dials, d.open, d.calls, d.told)
+		}
+	})
+}
+
+// Who gives up a call leaves the connection to the others. A call that waits may take longer
+// than a daemon that is away.
+func TestACallThatIsGivenUpLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &daemon{still: 1}
+		l := linked(t, d, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*launcher.Patience)
+		defer cancel()
+		if err := l.Wait(ctx, "orders"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+		if d.dials != 1 || d.open != 1 || d.told != nil {
+			t.Errorf("%d dials, %d connections, told %v", d.dials, d.open, d.told)
 		}
 	})
 }
@@ -203,6 +260,11 @@ func TestADaemonThatStandsStillIsAway(t *testing.T) {
 				if took := time.Since(began); took != 3*patience {
 					t.Errorf("the daemon was given up after %v, want %v", took, 3*patience)
 				}
+				d = &daemon{breaks: 1, hangs: true}
+				l = launcher.NewLink(d.dial, d.attach, d.tell, hurry)
+				if err := l.Call(t.Context(), "report"); err == nil || err.Error() != "the daemon stayed away" {
+					t.Errorf("error %v of a daemon that lets nobody connect", err)
+				}
 			})
 		})
 	}
@@ -234,6 +296,7 @@ func TestOneWhoGivesUpLeavesTheOthersWaiting(t *testing.T) {
 				}
 			})
 		}
+		synctest.Wait() // one of them connects for all
 		if err := l.Call(t.Context(), "long"); err != nil {
 			t.Error(err)
 		}
@@ -324,12 +387,19 @@ func refusal(code, object string) client.Refusal {
 }
 
 // Others have taken all room for calls that wait. A launcher waits until it has some again,
-// however long that takes: its agents are at work meanwhile.
+// however long that takes: its agents are at work meanwhile. It does not wait that long for a
+// daemon that cannot serve it.
 func TestACallThatFindsNoRoomToWaitIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &daemon{busy: int(20 * launcher.Patience / time.Second), refusal: refusal("LIMIT", `{"max":16384}`)}
 		if err := linked(t, d, nil).Wait(t.Context(), "orders"); err != nil || len(d.calls) != 1 || d.dials != 1 {
 			t.Errorf("%d calls over %d connections: %v", len(d.calls), d.dials, err)
+		}
+		d.busy, d.refusal = 1<<30, client.Refusal{Code: "UNAVAILABLE"}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*launcher.Patience)
+		defer cancel()
+		if err := linked(t, d, nil).Wait(ctx, "orders"); !errors.As(err, new(*client.Refusal)) {
+			t.Errorf("error %v of a daemon that serves nobody", err)
 		}
 	})
 }
@@ -346,8 +416,8 @@ func TestALauncherThatIsRefusedForThePresentAttachesAgain(t *testing.T) {
 			defer d.mu.Unlock()
 			d.refuses = nil
 		})
-		if err := l.Call(t.Context(), "report"); err != nil || len(d.calls) != 1 {
-			t.Errorf("%v, calls %v", err, d.calls)
+		if err := l.Call(t.Context(), "report"); err != nil || len(d.calls) != 1 || d.open != 1 {
+			t.Errorf("%v, calls %v, %d connections", err, d.calls, d.open)
 		}
 	})
 }
