@@ -245,3 +245,49 @@ func TestHTTPCallThatItsClientLeavesIsUndone(t *testing.T) {
 		})
 	}
 }
+
+// A session over HTTP lasts for any number of calls: each gives back its room when it has been
+// answered, as JSON or on a stream.
+func TestCallsOverHTTPGiveBackTheirRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{})
+		session := w.open(t)
+		const calls = 300 // more than may be under way at once
+		for id := range calls {
+			for accept, wait := range map[string]int{"application/json": id % 2, "text/event-stream": 1 - id%2} {
+				call := toolCall(id, "run_lease_acquire", fmt.Sprintf(`{"key":"k","wait_secs":%d}`, wait))
+				if _, body := w.do(t, "POST", call, append(session, "Accept", accept)...); !strings.Contains(body, `"lease_id"`) {
+					t.Fatalf("call %d: %s", id, body)
+				}
+			}
+		}
+		synctest.Wait()
+		if n := server.QueuedBytes(w.Server); n != 0 {
+			t.Errorf("%d bytes of answers count as unread", n)
+		}
+	})
+}
+
+// A session whose client has not read its name is known to nobody, so it does not last until the
+// idle limit.
+func TestASessionThatNobodyKnowsTakesNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, server.Options{Transport: server.Transport{HTTPSessions: 1}})
+		p := &program{web: w, t: t}
+		api, err := http.NewRequestWithContext(t.Context(), "POST", "http://localhost/api/v1/sessions", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		api.Header.Set("Authorization", "Bearer "+w.token)
+		for _, r := range []*http.Request{w.request(t, "POST", initialize), api} {
+			p.unread(r)
+			synctest.Wait()
+			if resp, _ := w.do(t, "POST", initialize); resp.StatusCode != 503 {
+				t.Errorf("%s opened no session: %s", r.URL.Path, resp.Status)
+			}
+			time.Sleep(10 * time.Second)
+			session := w.open(t)
+			w.do(t, "DELETE", "", session...)
+		}
+	})
+}

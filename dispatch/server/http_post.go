@@ -48,7 +48,7 @@ func (e *endpoint) post(w http.ResponseWriter, r *http.Request, actor dispatch.A
 		return
 	}
 	env, fault := e.server.parse(body)
-	if fault == nil && checkVersion(r) != nil {
+	if checkVersion(r) != nil {
 		fault = versionReply(env.ID, r.Header.Get(mcp.HeaderProtocolVersion))
 	}
 	if fault != nil {
@@ -100,14 +100,6 @@ func (e *endpoint) readAll(w http.ResponseWriter, r *http.Request, actor uuid.UU
 	}
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
-	defer func() {
-		if err == nil {
-			rc.SetReadDeadline(time.Time{}) // later reads only detect whether the client is there
-			return
-		}
-		// Otherwise net/http would wait for the rest before it answers.
-		w.Header().Set("Connection", "close")
-	}()
 	all := http.MaxBytesReader(w, r.Body, wire.MaxMessage)
 	buf := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), sureBody)+bytes.MinRead))
 	if _, err = buf.ReadFrom(io.LimitReader(all, largeMessage)); err == nil && buf.Len() == largeMessage {
@@ -126,6 +118,7 @@ func (e *endpoint) readAll(w http.ResponseWriter, r *http.Request, actor uuid.UU
 	if err != nil {
 		return nil, http.StatusBadRequest, fmt.Errorf("the message did not arrive: %w", err)
 	}
+	rc.SetReadDeadline(time.Time{}) // later reads only detect whether the client is there
 	return wire.Trim(buf.Bytes()), 0, nil
 }
 

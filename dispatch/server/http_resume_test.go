@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -98,8 +99,9 @@ func TestACallWhoseStreamBrokeIsAnsweredWhenItIsResumed(t *testing.T) {
 	}
 }
 
-// A client that resumes a stream that it has read to its end keeps what the call took. Clients
-// of older versions, which cannot read events without data, get no ids.
+// A client that resumes a stream that it has read to its end keeps what the call took. No two
+// events have the same id. Clients of older versions, which cannot read events without data, get
+// no ids.
 func TestAStreamThatWasReadToItsEndIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWeb(t, server.Options{})
@@ -110,11 +112,17 @@ func TestAStreamThatWasReadToItsEndIsOver(t *testing.T) {
 		}
 		session = append(session, "Mcp-Protocol-Version", "2025-11-25")
 		call := w.startStream(t, "POST", strings.Replace(acquire, "7", "8", 1), session...)
-		call.id(t)
-		resp, body := w.do(t, "GET", "", append(session, "Last-Event-ID", call.id(t))...)
+		first := call.id(t)
+		last := call.id(t)
+		resp, body := w.do(t, "GET", "", append(session, "Last-Event-ID", last)...)
 		if resp.StatusCode != 204 {
 			t.Errorf("%s: %s", resp.Status, body)
 		}
+		next := w.startStream(t, "POST", strings.Replace(acquire, "7", "10", 1), session...)
+		if ids := []string{first, last, next.id(t), next.id(t)}; len(slices.Compact(slices.Sorted(slices.Values(ids)))) != len(ids) {
+			t.Errorf("ids %q", ids)
+		}
+		next.body.Close()
 		if _, body := w.do(t, "POST", strings.Replace(acquire, "7", "9", 1), session...); !strings.Contains(body, `"reentrant":true`) {
 			t.Errorf("the lease is lost: %s", body)
 		}
