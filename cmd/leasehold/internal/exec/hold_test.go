@@ -104,6 +104,36 @@ func TestAfterASleepTheDaemonIsAskedAnew(t *testing.T) {
 	}
 }
 
+// If exec was stopped until shortly before its lease expires, the daemon is asked only for as long
+// as there is then time to end the program.
+func TestAfterAStopTheDaemonIsAskedBeforeTheLeaseExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl, stop = 20 * time.Second, 16 * time.Second
+		var slept, renewed time.Duration
+		clock := func() time.Duration { return time.Duration(time.Now().UnixNano()) + slept }
+		near, far := net.Pipe()
+		go serve(far, func() string { // ends with the connection
+			if slept > 0 {
+				time.Sleep(ttl) // it stands still
+			}
+			renewed = clock()
+			time.AfterFunc(time.Second, func() { slept = stop })
+			return "{}"
+		})
+		c, err := client.Connect(t.Context(), near, server.Hello{}, "test", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer time.Sleep(ttl) // until the daemon has ended
+		defer c.Close()
+		nobody := &place.Servers{URLs: []*url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}}
+		err = exec.Keep(t.Context(), connection.NewDialer(place.Target{Servers: nobody}), c, ttl, clock, nil)
+		if held := clock() - renewed; err == nil || held < stop || held >= ttl-ttl/50 {
+			t.Errorf("%v, %v after the last renewal", err, held)
+		}
+	})
+}
+
 // serve is a daemon on a connection. answer returns the result of a call, or "" to hang up.
 func serve(conn net.Conn, answer func() string) {
 	defer conn.Close()
