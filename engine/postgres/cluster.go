@@ -51,6 +51,8 @@ func openCluster(ctx context.Context, o Options, partitions int, copying bool) (
 		return nil, err
 	}
 	cfg.MaxConns = 2
+	// The database may be far away, and each statement should cost one round trip.
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return prepare(ctx, conn, o.SingleNode) }
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -198,8 +200,7 @@ func findCluster(ctx context.Context, o Options) (c *Cluster, version int, err e
 		return nil, 0, err
 	}
 	cfg.MaxConns = 2
-	// A command asks little: the database may be far away, and each statement should cost
-	// one round trip.
+	// A command asks little: the database may be far away.
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)

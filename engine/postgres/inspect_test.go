@@ -42,7 +42,8 @@ func TestStatesInSchemasOfOneDatabase(t *testing.T) {
 	}
 }
 
-// A command asks a database that may be far away, where each round trip is slow.
+// A command, or a server that starts, asks a database that may be far away, where each round
+// trip is slow.
 func TestCommandsMakeFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.Database(t)
@@ -62,6 +63,15 @@ func TestCommandsMakeFewRoundTrips(t *testing.T) {
 		}},
 		"Inspect": {2*11 + 14, func(o postgres.Options) error { // it takes the median of 11
 			_, err := postgres.Inspect(t.Context(), o)
+			return err
+		}},
+		"OpenCluster, which makes the schema": {28, func(o postgres.Options) error {
+			postgrestest.Exec(t, dsn, "CREATE SCHEMA fresh")
+			o.DSN += " search_path=fresh"
+			c, err := postgres.OpenCluster(t.Context(), o, 0)
+			if err == nil {
+				c.Close()
+			}
 			return err
 		}},
 		"Open": {42, func(o postgres.Options) error {

@@ -54,13 +54,7 @@ func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 		if err := elsewhere(ctx, conn); err != nil {
 			return err
 		}
-		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "CREATE TABLE leasehold_schema (version int PRIMARY KEY)"); err != nil {
-				return err
-			}
-			_, err := tx.Exec(ctx, "INSERT INTO leasehold_schema VALUES (0)")
-			return err
-		})
+		err = atOnce(ctx, conn, "CREATE TABLE leasehold_schema (version int PRIMARY KEY); INSERT INTO leasehold_schema VALUES (0)")
 	}
 	if err != nil {
 		return err
@@ -76,18 +70,17 @@ func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 		if err != nil {
 			return err
 		}
-		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, string(step), pgx.QueryExecModeSimpleProtocol); err != nil {
-				return err
-			}
-			_, err := tx.Exec(ctx, "UPDATE leasehold_schema SET version = $1", firstSchema+i)
-			return err
-		})
-		if err != nil {
+		if err := atOnce(ctx, conn, fmt.Sprintf("%s\n; UPDATE leasehold_schema SET version = %d", step, firstSchema+i)); err != nil {
 			return fmt.Errorf("migrate the schema by %s: %w", files[i], err)
 		}
 	}
 	return nil
+}
+
+// atOnce runs statements in one transaction and one round trip.
+func atOnce(ctx context.Context, conn *pgx.Conn, statements string) error {
+	_, err := conn.Exec(ctx, statements, pgx.QueryExecModeSimpleProtocol)
+	return err
 }
 
 // ErrElsewhere says that the tables are in a schema that is not on the
