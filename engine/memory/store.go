@@ -39,9 +39,9 @@ type Store interface {
 	// not change.
 	Snapshot() Snapshot
 	// Full reports whether the store is short of space, so that only writes
-	// that free some, or need little, are allowed. It is called often, by one
-	// goroutine at a time.
-	Full() bool
+	// that free some, or need little, are allowed, and by how many bytes these may
+	// make the state larger. It is called often, by one goroutine at a time.
+	Full() (full bool, growth int)
 	// Close releases the store. It must not be used after that.
 	Close() error
 }

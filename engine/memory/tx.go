@@ -240,22 +240,19 @@ func (t *tx) poison(err error) {
 }
 
 // While the store is full, a transaction may write littleGrowth bytes more than
-// it deletes, which is enough for a lease or the answer of a call. All such
-// transactions together may write fullGrowth, which is part of the store's
-// reserve.
-const (
-	littleGrowth = 2 << 10
-	fullGrowth   = 2 << 20
-)
+// it deletes, which is enough for a lease or the answer of a call. The store says
+// how much all such transactions may write together.
+const littleGrowth = 2 << 10
 
 // full reports whether the store is too full for the transaction.
 func (e *Engine) full(t *tx, needed bool) bool {
-	if !e.store.Full() {
+	full, growth := e.store.Full()
+	if !full {
 		e.grown = 0
 		return false
 	}
 	n := t.growth()
-	if !needed && n > 0 && (n > littleGrowth || e.grown+n > fullGrowth) {
+	if !needed && n > 0 && (n > littleGrowth || e.grown+n > growth) {
 		return true
 	}
 	e.grown = max(0, e.grown+n)

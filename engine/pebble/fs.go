@@ -316,12 +316,9 @@ func (f *stateFile) SyncTo(length int64) (full bool, err error) {
 	return full, err
 }
 
-func (f *stateFile) Preallocate(offset, length int64) error {
-	if f.s.discarding() {
-		return nil
-	}
-	return f.File.Preallocate(offset, length) // Pebble does not depend on it
-}
+// Preallocate does nothing. Pebble calls it for logs only, with the size of a
+// large memtable, and these get their size from layout in smaller steps.
+func (f *stateFile) Preallocate(offset, length int64) error { return nil }
 
 func (f *stateFile) Close() error {
 	if f.mem != nil {

@@ -25,6 +25,8 @@ const (
 	reserveFile = "reserve"
 	reserveSize = 16 << 20 // at most; an eighth of a small disk
 
+	fullGrowth = 2 << 20 // at most, by how much the state may grow on a full disk; a quarter of a small reserve
+
 	// lowRoom is the space below which a disk counts as full: a memtable must
 	// still fit into a table, and a log must still grow.
 	lowRoom = 64 << 20 // at most; a quarter of a small disk
@@ -38,8 +40,9 @@ const (
 
 // A room is what is known about the free space on the disk.
 type room struct {
-	full atomic.Bool
-	next time.Time // when a commit looks again; used by Full only
+	full   atomic.Bool
+	growth atomic.Int64 // bytes by which the state may grow nevertheless: part of the latest reserve
+	next   time.Time    // when a commit looks again; used by Full only
 
 	looks sync.WaitGroup // goroutines that read the free space
 
@@ -58,7 +61,7 @@ type room struct {
 // system may take milliseconds to say how much space is left. So if there was
 // enough a moment ago, it is asked on another goroutine, and the answer counts from
 // then on.
-func (s *store) Full() bool {
+func (s *store) Full() (full bool, growth int) {
 	r := &s.fs.room
 	if now := time.Now(); !now.Before(r.next) {
 		late := now.Sub(r.next) > 4*lookEvery
@@ -68,7 +71,7 @@ func (s *store) Full() bool {
 			r.looks.Go(s.look)
 		}
 	}
-	return r.full.Load()
+	return r.full.Load(), int(r.growth.Load())
 }
 
 // look reads the free space of an open store.
@@ -162,8 +165,10 @@ func (s *stateFS) hold(size int64) bool {
 	if err = errors.Join(err, f.Close()); err != nil {
 		_ = s.FS.Remove(path)
 		s.room.failed.Add(1)
+		return false
 	}
-	return err == nil
+	s.room.growth.Store(min(fullGrowth, size/4))
+	return true
 }
 
 // Spent reports whether the process that has a state open in dir has no reserve. It

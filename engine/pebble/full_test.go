@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -325,4 +326,61 @@ func TestTheFirstCommitAfterAPauseFindsThatTheDiskIsFull(t *testing.T) {
 			t.Errorf("a row that grows: %v", err)
 		}
 	})
+}
+
+// TestASmallTmpfs fills a small file system under an open state, then calls until the
+// state grows no more: the last commits find the space that releases need.
+func TestASmallTmpfs(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Skipf("a tmpfs cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	e := mustOpen(t, pebble.Options{Dir: dir + "/state", Logf: t.Logf})
+	defer mustClose(t, e)
+	if err := os.WriteFile(dir+"/others", make([]byte, 4<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	value := strings.Repeat("v", 1000)
+	n := 0
+	for ; n < 4000; n++ {
+		err := e.Update(t.Context(), func(tx engine.Tx) error {
+			tx.Put(engine.Row{Key: fmt.Sprint("row/", n), Value: value})
+			return nil
+		})
+		if errors.Is(err, engine.ErrFull) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("update %d: %v", n, err)
+		}
+	}
+	if n == 4000 || n == 0 {
+		t.Fatalf("%d updates were not refused", n)
+	}
+	for i := range n {
+		mustUpdate(t, e, func(tx engine.Tx) { tx.Delete(fmt.Sprint("row/", i)) })
+	}
+}
+
+// TestALogTakesNoMoreThanItIsAboutToNeed, so that a small disk is not full from the
+// start.
+func TestALogTakesNoMoreThanItIsAboutToNeed(t *testing.T) {
+	dir := t.TempDir()
+	e := mustOpen(t, pebble.Options{Dir: dir, Logf: t.Logf})
+	defer mustClose(t, e)
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "k", Value: "v"}) })
+	logs, err := filepath.Glob(dir + "/*.log")
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("logs: %q, %v", logs, err)
+	}
+	for _, log := range logs {
+		var info syscall.Stat_t
+		if err := syscall.Stat(log, &info); err != nil {
+			t.Fatal(err)
+		}
+		if size := info.Blocks * 512; size > 9<<20 {
+			t.Errorf("%s takes %d MiB of the disk", log, size>>20)
+		}
+	}
 }

@@ -59,7 +59,7 @@ type store struct {
 }
 
 // Full implements [memory.Store]. The last fold has found no space.
-func (s *store) Full() bool { return s.full.Load() }
+func (s *store) Full() (full bool, growth int) { return s.full.Load(), 2 << 20 }
 
 var errClosed = errors.New("the store is closed")
 
