@@ -206,7 +206,7 @@ func withDoctor(ctx context.Context, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return exit.Hint(err, "that place is another user's, or protected: name one of yours with --socket, LEASEHOLD_SOCKET, XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME; if it should be yours, leasehold doctor says what to change")
 	case errors.As(err, new(*net.OpError)) && errors.Is(err, syscall.ENOTDIR):
-		return exit.Hint(err, "a part of that path is a file: the path comes from --socket, LEASEHOLD_SOCKET or XDG_RUNTIME_DIR")
+		return exit.Hint(err, "a part of that path is a file: the path comes from --socket, LEASEHOLD_SOCKET, XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME")
 	}
 	return exit.Hint(err, "%s", cmp.Or(exit.SystemHint(err), AskDoctor))
 }
