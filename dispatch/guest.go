@@ -48,8 +48,9 @@ var (
 
 // SessionFor returns the session that a write is attributed to: one of the
 // client's own sessions, or that of a guest. If there are several, that of the
-// party's own server is used, or else the oldest process whose conversation has
-// not been left: the client ends the others soon. If the caller is an actor, only
+// party's own server is used, or else one in the run of the project. Of these it is
+// that of the oldest process whose conversation has not been left: the client ends
+// the others soon. If the caller is an actor, only
 // sessions of that actor are considered, and if it is confined, it becomes no guest.
 func (s *State) SessionFor(ctx context.Context, caller *Session, w Writer) (*Session, error) {
 	operator := caller.Actor().Role == Operator
@@ -59,7 +60,10 @@ func (s *State) SessionFor(ctx context.Context, caller *Session, w Writer) (*Ses
 	}
 	list := s.partiesOf(w.PID, w.Mark)
 	slices.SortStableFunc(list, func(a, b *party) int {
-		return cmp.Or(last(!a.agents.isAlone(w.Party))-last(!b.agents.isAlone(w.Party)), last(a.agents.left())-last(b.agents.left()))
+		return cmp.Or(
+			last(!a.agents.isAlone(w.Party))-last(!b.agents.isAlone(w.Party)),
+			last(a.actor.Run != w.Run)-last(b.actor.Run != w.Run),
+			last(a.agents.left())-last(b.agents.left()))
 	})
 	for _, p := range list {
 		switch {

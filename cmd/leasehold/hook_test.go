@@ -228,14 +228,14 @@ func TestTheHookTellsAModelThatItWasResumed(t *testing.T) {
 			}
 		}
 	}
-	ended("without a daemon", "before may have ended; look with lease_list")
+	ended("without a daemon", "before may not be yours; look with lease_list")
 	startDaemon(t)
-	ended("with a daemon", "before have ended, except those named here")
+	ended("with a daemon", "before are not yours, except those named here")
 	if told := begin("kimi", "resume"); told != "" {
 		t.Errorf("kimi would tell its user, and not its model: %s", told)
 	}
 	call := `{"event":%q,"dir":%q,"session":"ses_1","main":true,"call":"c","tool":"read","resumed":true}` // of opencode
-	if told := h.run("opencode", fmt.Sprintf(call, "after", shop)); !strings.Contains(told, `{"note":"Leasehold: this conversation was resumed`) || !strings.Contains(told, "have ended, except") {
+	if told := h.run("opencode", fmt.Sprintf(call, "after", shop)); !strings.Contains(told, `{"note":"Leasehold: this conversation was resumed`) || !strings.Contains(told, "are not yours, except") {
 		t.Errorf("opencode: the model is told %s", told)
 	}
 	if told := h.run("opencode", fmt.Sprintf(call, "before", shop)); told != "" {
@@ -250,7 +250,7 @@ func TestTheHookTellsAModelThatItWasResumed(t *testing.T) {
 	}
 	way, cut := wayCutAt(t, "hook_notices")
 	stdin := fmt.Sprintf(`{"cwd":%q,"session_id":"s","hook_event_name":"SessionStart","source":"resume"}`, shop)
-	if told := h.said(stdin, "hook", "claude", "--socket", way); !strings.Contains(told, "may have ended") || !cut.Load() {
+	if told := h.said(stdin, "hook", "claude", "--socket", way); !strings.Contains(told, "may not be yours") || !cut.Load() {
 		t.Errorf("without an answer of the daemon the model is told %s; the call was cut off: %v", told, cut.Load())
 	}
 }
@@ -521,6 +521,28 @@ func TestTheHookHeedsWhereTheClientWasStarted(t *testing.T) {
 	stayed.mayNotWrite("inner/x.go", "", `lease "file:inner/x.go"`, "inner/x.go is not changed")
 	stayed.mayWrite("x.go", "")
 	gone.mayNotWrite("../x.go", "", "../x.go is not changed")
+}
+
+// A client may work in several projects in one process, as opencode serve does, with a shim
+// for each. A write is that of the shim in its project.
+func TestTheHookKeepsTheProjectsOfAClientApart(t *testing.T) {
+	t.Parallel()
+	newDir(t)
+	startDaemon(t)
+	var of [2]*hooked
+	for i, name := range []string{"shop", "other"} {
+		dir := repository(t, filepath.Join(t.TempDir(), name))
+		shim, _ := startShim(t, "--directory", dir)
+		shim.handshake()
+		of[i] = &hooked{t: t, dir: dir, pid: os.Getpid()} // of both
+	}
+	for i, h := range of {
+		other, third := of[1-i], newHooked(t, of[1-i].dir)
+		file := fmt.Sprint("a.ts", i)
+		h.mayWrite(file, `,"agent_id":"ses_1"`)
+		other.mayWrite(file, `,"agent_id":"ses_2"`)
+		third.mayNotWrite(file, "", `"ses_2"`)
+	}
 }
 
 // A message, and a lease that was taken away, reach the model of each client at its
