@@ -377,6 +377,13 @@ func (b *bench) areToldWhatTheyHaveForgotten() {
 			again := scenario{ID: id + " again", Steps: []step{use, use, use, use}} // it may see results of before
 			b.startWith(client, again, resumes[client]).wait()
 			told(again.ID, "this conversation was resumed")
+			if client == "opencode" { // a fork is a conversation that its own process has begun
+				b := b.in(t)
+				b.start(client, scenario{ID: id + " forked", Steps: []step{use}}).wait()
+				again.ID += " as a fork"
+				b.startWith(client, again, append(slices.Clone(resumes[client]), "--fork")).wait()
+				told(again.ID, "this conversation was resumed")
+			}
 		})
 	}
 }

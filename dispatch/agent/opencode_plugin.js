@@ -54,7 +54,7 @@ export const Leasehold = async ({ directory }) => {
     event: async ({ event }) => {
       const info = event.properties?.info
       const id = info?.id ?? event.properties?.sessionID
-      if (event.type === "session.created") begun.add(id)
+      if (event.type === "session.created" && !/ \(fork #\d+\)$/.test(info?.title)) begun.add(id)
       if (event.type === "session.created" && info?.parentID) children.add(id)
       if (event.type === "session.compacted") compacted.add(id)
       if (event.type === "session.deleted" || (event.type === "session.idle" && children.has(id))) {
@@ -69,5 +69,5 @@ export const Leasehold = async ({ directory }) => {
 const agent = ({ sessionID }) => ({ session: sessionID, main: !children.has(sessionID) })
 const notes = new Map() // of calls that run, whose models read them with the result
 const children = new Set() // sessions of sub-agents, which end when they are idle
-const begun = new Set() // sessions of this process, and those whose models know that another process began them
+const begun = new Set() // sessions whose models know that nothing from before this session is theirs
 const compacted = new Set() // sessions whose models have forgotten much, and have not been told what they hold

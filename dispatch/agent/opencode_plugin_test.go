@@ -42,8 +42,8 @@ console.log(other.content.map((part) => part.text).join("\n\n"))
 	}
 }
 
-// The plugin says once of a session that another process has begun that it was resumed,
-// and after each compaction that the model has forgotten.
+// The plugin says once of a session that another process has begun, or that is a fork, that
+// it was resumed, and after each compaction that the model has forgotten.
 func TestThePluginSaysWhatAModelDoesNotKnow(t *testing.T) {
 	const use = `
 const use = async (sessionID) => {
@@ -52,15 +52,16 @@ const use = async (sessionID) => {
   console.log(sessionID + output.output.trim())
 }
 const happens = (type, properties) => plugin.event({ event: { type, properties } })
-await happens("session.created", { info: { id: "new " } })
-for (const id of ["new ", "new ", "old ", "old "]) await use(id)
+await happens("session.created", { info: { id: "new ", title: "New session" } })
+await happens("session.created", { info: { id: "fork ", title: "New session (fork #1)" } })
+for (const id of ["new ", "new ", "old ", "old ", "fork ", "fork "]) await use(id)
 for (const id of ["new ", "old "]) await happens("session.compacted", { sessionID: id })
 for (const id of ["new ", "new ", "old ", "old "]) await use(id)
 `
 	// A hook that answers with what it was told.
 	const hook = "in=$(cat)\nsays=; case $in in *'\"resumed\":true'*) says=resumed;; esac; case $in in *'\"compacted\":true'*) says=compacted;; esac\n[ -z \"$says\" ] || echo '{\"note\": \"'$says'\"}'\n"
 	out, err := usePlugin(t, "15000", hook, use)
-	if want := "new \nnew \nold resumed\nold \nnew compacted\nnew \nold compacted\nold \n"; err != nil || out != want {
+	if want := "new \nnew \nold resumed\nold \nfork resumed\nfork \nnew compacted\nnew \nold compacted\nold \n"; err != nil || out != want {
 		t.Errorf("%v: %q, not %q", err, out, want)
 	}
 }

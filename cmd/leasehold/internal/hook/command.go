@@ -148,9 +148,9 @@ func run(cmd *cobra.Command, c client) error {
 	}
 	news, known := g.news(ctx)
 	if e.resumed && slices.Contains(c.tells, e.kind) {
-		ended := "may have ended; look with lease_list, and acquire again what you still need"
+		ended := "may not be yours; look with lease_list, and acquire again what you still need"
 		if known {
-			ended = "have ended, except those named here; acquire again what you still need"
+			ended = "are not yours, except those named here; acquire again what you still need"
 		}
 		news = strings.TrimSpace(resumed + ended + "\n" + news)
 	}
