@@ -152,7 +152,7 @@ type move struct {
 }
 
 // fullTokens are more than those with which a client asks for a summary.
-const fullTokens = 185_000
+const fullTokens = 990_000
 
 // next is what the model does now; with the last script, if its conversation has several.
 func (m *model) next(r *http.Request, in turn) move {

@@ -363,7 +363,7 @@ func (b *bench) areToldWhatTheyHaveForgotten() {
 			}
 			use := one("sh", args{"command": "true"})
 			s := scenario{ID: id, Steps: []step{one("run_lease_acquire", args{"key": "port"}), use}}
-			if client == "codex" || client == "opencode" { // Claude Code compacts only what is really long, and Gemini CLI could not say so
+			if client != "gemini" { // which could not say so
 				s.Steps[1].Compacted = &scenario{ID: id + " after", Steps: []step{use, use}}
 			}
 			a := b.start(client, s)
