@@ -74,7 +74,7 @@ func inScene(t *testing.T, story func(t *testing.T, s *scene)) {
 
 func (s *scene) close() {
 	s.t.Helper()
-	s.must(s.eng.View(context.Background(), func(tx engine.Tx) error { return s.Store().In(tx).Check() }))
+	s.must(s.eng.View(context.Background(), kvstore.Check))
 	s.must(s.eng.Close())
 }
 
