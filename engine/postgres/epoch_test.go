@@ -230,3 +230,40 @@ func TestACopyIsNoticed(t *testing.T) {
 	w.serveCopy(true)
 	w.serveCopy(false)
 }
+
+// A dump that is restored into the first database of a new server, whose numbers are those of
+// the server before: its transaction can have the number of the one that wrote the mark.
+func TestACopyInANewServerIsNoticed(t *testing.T) {
+	t.Parallel()
+	before, after := postgrestest.Start(t), postgrestest.Start(t)
+	w := newTokenWorldIn(t, before.Database(t))
+	query := func(dsn, sql string, args ...string) string {
+		t.Helper()
+		psql := postgrestest.Program("psql", append([]string{"-qAt", "-v", "ON_ERROR_STOP=1", dsn}, args...)...)
+		psql.Stdin = strings.NewReader(sql)
+		out, err := psql.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	dump := func(part string) string {
+		t.Helper()
+		sql, err := postgrestest.Program("pg_dump", part, w.DSN).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(sql)
+	}
+	query(w.DSN, strings.Repeat("SELECT pg_current_xact_id();", 100))
+	w.serveCopy(false)
+	schema, content := dump("--schema-only"), dump("--data-only")
+	at := query(w.DSN, "SELECT xmin FROM leasehold_mark")
+	w.DSN = after.Database(t)
+	query(w.DSN, schema)
+	query(w.DSN, "DO $$ BEGIN WHILE pg_current_xact_id()::text::int < "+at+" - 1 LOOP COMMIT; END LOOP; END $$")
+	query(w.DSN, content, "--single-transaction")
+	w.wall = w.wall.Add(time.Minute)
+	w.serveCopy(true)
+	w.serveCopy(false)
+}

@@ -165,11 +165,13 @@ func timelineOf(ctx context.Context, conn *pgx.Conn) (timeline int64, err error)
 	return timeline, err
 }
 
-// A mark names the database and the transaction that wrote it. So it is not true of a row
-// that pg_restore, logical replication or the like has written, nor in a database that was
+// A mark names the database, the table and the transaction that wrote it. So it is not true of a
+// row that pg_restore, logical replication or the like has written, nor in a database that was
 // made from another. It stays true when PostgreSQL copies its files: a standby, pg_upgrade.
+// In two new servers, the first databases have the same number, and transactions soon do. But
+// pg_restore makes the tables in another order than the migrations.
 const (
-	markOf   = "(SELECT oid::text FROM pg_database WHERE datname = current_database())||' '||"
+	markOf   = "(SELECT oid::text FROM pg_database WHERE datname = current_database())||' '||'leasehold_mark'::regclass::oid::text||' '||"
 	markedAs = "SELECT mark = " + markOf + "xmin::text FROM leasehold_mark WHERE partition = $1"
 	markSQL  = "INSERT INTO leasehold_mark (partition, mark) VALUES ($1, " + markOf + "pg_current_xact_id()::xid::text) ON CONFLICT (partition) DO UPDATE SET mark = excluded.mark"
 )
