@@ -106,7 +106,7 @@ func New(limits Limits) *Shares {
 		limits: limits,
 		actors: make(map[uuid.UUID]*Share), processes: make(map[int]int),
 		reads: make(chan struct{}, longTurns()), long: make(chan struct{}, longTurns()),
-		looks:    make(chan struct{}, runtime.NumCPU()),
+		looks:    make(chan struct{}, min(runtime.NumCPU(), runtime.GOMAXPROCS(0))),
 		Arriving: make(chan struct{}, MaxArriving),
 		Comings:  NewPace[int](processBurst, processEvery), Openings: NewPace[uuid.UUID](sessionBurst, sessionEvery),
 	}

@@ -14,7 +14,7 @@ import (
 // is not taken again, because the call may hold what other calls wait for in
 // their turns. A call that waits for a change gives its turn back, and takes
 // another for each look at what has changed. Of all actors together, as many calls
-// look as there are processors. So the lock and a processor are free for calls that
+// look as the daemon has processors. So the lock and a processor are free for calls that
 // do not wait, however many waits begin or end at the same time.
 //
 // How much a call reads is known only when it has read it. So the call takes a

@@ -3,6 +3,7 @@ package fair
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -264,4 +265,12 @@ func TestFewCallsLookAtOnce(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		isFree(t, quick)
 	})
+}
+
+// In a container, few of the processors of the machine are the daemon's.
+func TestNoMoreCallsLookThanTheDaemonHasProcessors(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	if n := cap(New(Limits{}).looks); n != 1 {
+		t.Errorf("%d calls look at once on one processor", n)
+	}
 }
