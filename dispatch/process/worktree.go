@@ -330,13 +330,12 @@ func (w *Worktree) hiddenFile(ctx context.Context) (why string, err error) {
 	module := ""
 	for entry := range strings.SplitSeq(index, "\x00") {
 		what, path, _ := strings.Cut(entry, "\t")
-		_, missing := os.Lstat(filepath.Join(w.Path, path))
 		switch tag, mode, _ := strings.Cut(what, " "); {
 		case strings.HasPrefix(mode, "160000 "):
 			if module = path; !empty(filepath.Join(w.Path, path)) {
 				return fmt.Sprintf(submodule, path), nil
 			}
-		case tag != strings.ToUpper(tag), tag == "S" && !errors.Is(missing, fs.ErrNotExist):
+		case tag != strings.ToUpper(tag), tag == "S" && there(filepath.Join(w.Path, path)):
 			return fmt.Sprintf("git was told not to look at %s, which may have changes", path), nil
 		}
 	}
@@ -348,14 +347,14 @@ func (w *Worktree) hiddenFile(ctx context.Context) (why string, err error) {
 }
 
 // lostCommit says which commit was made in the worktree and is on no branch, or "". Only
-// the worktree's own log has it, which git removes with the worktree.
+// the worktree's own log and refs have it, which git removes with the worktree.
 func (w *Worktree) lostCommit(ctx context.Context) (why string, err error) {
 	log, err := git(ctx, w.Path, "rev-list", "--walk-reflogs", "HEAD")
 	if err != nil {
 		return "", err
 	}
 	been := slices.Compact(slices.Sorted(slices.Values(strings.Fields(log))))
-	lost, err := git(ctx, w.Path, slices.Concat([]string{"rev-list", "--max-count=1", "--abbrev-commit"}, been, []string{"--not", "--all"})...)
+	lost, err := git(ctx, w.Path, slices.Concat([]string{"rev-list", "--max-count=1", "--abbrev-commit"}, been, []string{"--not", "--exclude=refs/worktree/*", "--exclude=refs/bisect/*", "--exclude=refs/rewritten/*", "--all"})...)
 	if err != nil || lost == "" {
 		return "", err
 	}
@@ -380,6 +379,11 @@ func (w *Worktree) innerWorktree(ctx context.Context) (why string, err error) {
 		}
 	}
 	return "", nil
+}
+
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // empty reports whether there is nothing in a directory, or no directory.

@@ -195,6 +195,12 @@ func TestWorktreeWithWorkIsKept(t *testing.T) {
 			commit(t, w.Dir, "work")
 			git(t, w.Dir, "switch", "--quiet", "-")
 		}, "is on no branch"},
+		"a commit that only a reference of the worktree has": {func(w *process.Worktree) {
+			write(t, filepath.Join(w.Dir, "README"), "new")
+			commit(t, w.Dir, "work")
+			git(t, w.Dir, "update-ref", "refs/worktree/kept", "HEAD")
+			git(t, w.Dir, "reset", "--quiet", "--hard", "HEAD~")
+		}, "is on no branch"},
 		"a change that git takes for none": {func(w *process.Worktree) {
 			git(t, w.Dir, "update-index", "--assume-unchanged", "README")
 			write(t, filepath.Join(w.Dir, "README"), "changed")

@@ -183,7 +183,7 @@ func (s *store) marked(ctx context.Context) (there, is bool, err error) {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return false, false, nil
-	case undefinedFunction(err), hasCode(err, "42703"): // an undefined column
+	case undefinedFunction(err), hasCode(err, "42703"), hasCode(err, "0A000"): // an undefined column, or one that is not supported
 		return true, true, nil
 	}
 	return true, is, err
