@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -143,6 +144,74 @@ func TestAProgramOutlivesItsServers(t *testing.T) {
 	}
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// Clients leave a server that stands still, with a call that waits there, while the next
+// leader still keeps their sessions. They lose nothing, and are answered.
+func TestClientsLeaveAServerThatStandsStill(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.Database(t)
+	newDir(t, "LEASEHOLD_POSTGRES="+dsn)
+	secret := inDir(t, "secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 40)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first, second := startMember(t, "s0", secret), startMember(t, "s1", secret)
+	if err := os.Symlink(first.socket, inDir(t, "s")); err != nil {
+		t.Fatal(err)
+	}
+	tokens := actorsOfRun(t, 3)
+	open := func(token string, servers ...string) *programs.Client {
+		c, err := programs.Open(t.Context(), programs.Options{Servers: servers, Token: token, Outage: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	acquire := func(c *programs.Client, key string) *programs.Lease {
+		l, err := c.Acquire(t.Context(), key, programs.LeaseOptions{TTL: time.Hour})
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		return l
+	}
+	holder := open(tokens[0], second.url)
+	held := []*programs.Lease{acquire(holder, "a"), acquire(holder, "b")}
+
+	program := open(tokens[1], first.url, second.url)
+	kept := acquire(program, "program")
+	granted := make(chan *programs.Lease, 1)
+	go func() { granted <- acquire(program, "a") }()
+	cmd := testProgram(t, "mcp", "--server", first.url+","+second.url)
+	cmd.Env = append(cmd.Env, "LEASEHOLD_TOKEN="+tokens[2])
+	agent := runShimProgram(t, cmd)
+	agent.handshake()
+	agent.call(1, "run_lease_acquire", `{"key":"agent","ttl_secs":3600}`)
+	before := agent.answer(1).Result.StructuredContent
+	agent.call(2, "run_lease_acquire", `{"key":"b","ttl_secs":3600,"wait_secs":50}`)
+	awaitTrue(t, "both wait", func() bool { return first.value("leasehold_lease_waiters", labels{"scope": "run"}) == 2 })
+
+	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	awaitTrue(t, "the other leads", func() bool { return second.value("leasehold_partitions_led", nil) > 0 })
+	for _, l := range held {
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := agent.answer(2).Result; got.IsError || got.StructuredContent.Key != "b" {
+		t.Errorf("the agent got %+v", got)
+	}
+	agent.call(3, "run_lease_acquire", `{"key":"agent"}`)
+	if after := agent.answer(3).Result.StructuredContent; !after.Reentrant || after.Token != before.Token {
+		t.Errorf("the agent had %+v, and has %+v", before, after)
+	}
+	if <-granted == nil || context.Cause(kept.Context()) != nil {
+		t.Errorf("the program has lost its lease: %v", context.Cause(kept.Context()))
 	}
 }
 

@@ -36,28 +36,26 @@ var Ping = []byte(`{"jsonrpc":"2.0","id":"leasehold-alive","method":"ping"}` + "
 // that time for the silence of the other end.
 const (
 	lookEvery  = 5 * time.Second
-	pingEvery  = 3  // looks
 	ceaseAfter = 12 // looks without a sign of life; 30 s are for a large message that goes before
 )
 
 // Watch returns true after a minute in which somebody listened and heard nothing, and false
-// when over is closed. It calls ping, which must not block, every 15 s.
-func (e *Ear) Watch(over <-chan struct{}, ping func()) bool {
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	for looks, silent := 1, 0; ; looks++ {
+// when over is closed. Every 5 s it calls look, which must not block, with how many such
+// intervals in a row were silent.
+func (e *Ear) Watch(over <-chan struct{}, look func(silent int)) bool {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for silent := 0; silent < ceaseAfter; look(silent) {
 		select {
-		case <-look.C:
+		case <-tick.C:
 		case <-over:
 			return false
 		}
-		if looks%pingEvery == 0 {
-			ping()
-		}
 		if e.heard.Swap(false) || !e.listening.Load() {
 			silent = 0
-		} else if silent++; silent == ceaseAfter {
-			return true
+		} else {
+			silent++
 		}
 	}
+	return true
 }

@@ -56,7 +56,7 @@ func TestASilentClientOverTheNetworkIsTakenForLost(t *testing.T) {
 				defer close(left)
 				if pings {
 					ear := server.Ear{From: br}
-					go ear.Watch(left, func() { _, _ = nc.Write(server.Ping) })
+					go ear.Watch(left, func(int) { _, _ = nc.Write(server.Ping) })
 				}
 				at := time.Now()
 				select {

@@ -116,7 +116,7 @@ func (e *endpoint) connect(w http.ResponseWriter, r *http.Request) {
 	over := make(chan struct{})
 	defer close(over)
 	go func() {
-		if s.in.Watch(over, func() {}) {
+		if s.in.Watch(over, func(int) {}) {
 			e.server.opts.Log.Info().Str("actor", actor.Path).Msg("a client over the network was silent for a minute and its connection is closed; it may come back")
 			_ = c.close()
 		}

@@ -38,6 +38,14 @@ const (
 	// goodbyeTimeout limits the goodbye to a server that may no longer read.
 	goodbyeTimeout = 100 * time.Millisecond
 
+	// A client pings its server every 15 s, so that the server hears it, and when it has
+	// heard nothing for 5 s. If there is no answer 5 s later, and other servers are named,
+	// it asks that server over another connection, which may take stillTimeout. A server
+	// that is busy, or reads a large message, answers there.
+	pingEvery    = 3 // looks of [server.Ear.Watch]
+	askAfter     = 2 // silent looks
+	stillTimeout = 5 * time.Second
+
 	maxProblem = 16 << 10 // bytes read of a refusal
 )
 
@@ -91,7 +99,7 @@ func (d *Dialer) upgrade(ctx context.Context, u *url.URL, limit time.Duration) (
 	}
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	_ = raw.SetDeadline(time.Now().Add(limit))
-	nc, err := ask(ctx, raw, u, s)
+	c, err := ask(ctx, raw, u, s)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -99,12 +107,28 @@ func (d *Dialer) upgrade(ctx context.Context, u *url.URL, limit time.Duration) (
 		raw.Close()
 		return nil, err
 	}
-	return nc, nil
+	if len(s.URLs) > 1 {
+		c.still = func() bool { return still(u, s.TLS) }
+	}
+	go c.watch() // ends when c is closed
+	return c, nil
+}
+
+// still reports whether a server stands still: it does not even say in time that it runs.
+// One whose machine refuses a connection, or whose proxy answers, does not.
+func still(u *url.URL, secure *tls.Config) bool {
+	client := http.Client{Timeout: stillTimeout, Transport: &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}}
+	resp, err := client.Get(u.JoinPath("/healthz").String())
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	late, ok := errors.AsType[net.Error](err)
+	return ok && late.Timeout()
 }
 
 // ask sends an HTTP upgrade request over raw, and returns a connection that speaks the
 // session protocol.
-func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.Conn, error) {
+func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (*upgraded, error) {
 	c := &upgraded{Conn: raw, raw: raw, closed: make(chan struct{})}
 	if u.Scheme == "https" {
 		config := s.TLS.Clone()
@@ -142,7 +166,6 @@ func ask(ctx context.Context, raw net.Conn, u *url.URL, s *place.Servers) (net.C
 		return nil, refusal(resp)
 	}
 	_ = raw.SetDeadline(time.Time{})
-	go c.watch() // ends when c is closed
 	return c, nil
 }
 
@@ -209,6 +232,7 @@ type upgraded struct {
 	raw net.Conn // below TLS
 	in  server.Ear
 
+	still    func() bool // asks whether the server stands still; nil: it is the only one
 	welcomed atomic.Bool // something was read
 	lost     atomic.Bool // a Read has failed
 	once     sync.Once
@@ -226,24 +250,46 @@ func (c *upgraded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// watch ends the connection if the server is silent. The session goes on over the next
-// one, so it says no goodbye.
+// watch ends the connection if the server is silent for a minute, or stands still while
+// there are others. The session goes on over the next one, so it says no goodbye.
 func (c *upgraded) watch() {
-	pings := make(chan struct{}, 1)
-	defer close(pings)
+	ping := inTurn(func() { _, _ = c.Write(server.Ping) }) // if it cannot be written, the silence goes on
+	defer close(ping)
+	ask := inTurn(func() {
+		if c.still() {
+			_ = c.raw.Close()
+		}
+	})
+	defer close(ask)
+	looks := 0
+	if c.in.Watch(c.closed, func(silent int) {
+		if looks++; looks%pingEvery == 0 || silent == 1 {
+			signal(ping)
+		}
+		if silent >= askAfter && c.still != nil {
+			signal(ask)
+		}
+	}) {
+		_ = c.raw.Close()
+	}
+}
+
+// inTurn does something at each signal, until the channel is closed.
+func inTurn(do func()) chan struct{} {
+	signals := make(chan struct{})
 	go func() {
-		for range pings {
-			_, _ = c.Write(server.Ping) // if it cannot be written, the silence goes on
+		for range signals {
+			do()
 		}
 	}()
-	ping := func() {
-		select {
-		case pings <- struct{}{}:
-		default: // the one before is not written yet
-		}
-	}
-	if c.in.Watch(c.closed, ping) {
-		_ = c.raw.Close()
+	return signals
+}
+
+// signal does nothing while what the signal before began goes on.
+func signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
 	}
 }
 

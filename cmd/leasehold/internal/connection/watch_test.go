@@ -13,9 +13,9 @@ import (
 )
 
 // open returns a connection and the server's end of it.
-func open(t *testing.T) (*upgraded, net.Conn) {
+func open(t *testing.T, still func() bool) (*upgraded, net.Conn) {
 	ours, theirs := net.Pipe()
-	c := &upgraded{Conn: ours, raw: ours, in: server.Ear{From: ours}, closed: make(chan struct{})}
+	c := &upgraded{Conn: ours, raw: ours, in: server.Ear{From: ours}, still: still, closed: make(chan struct{})}
 	go c.watch()
 	t.Cleanup(func() {
 		_ = c.Close()
@@ -25,31 +25,41 @@ func open(t *testing.T) (*upgraded, net.Conn) {
 }
 
 // A proxy or tunnel that has lost the server goes on to take what it is sent. The call
-// that waits there must not wait for ever.
+// that waits there must not wait for ever, and not that long if the server stands still
+// and there are others.
 func TestAConnectionOfASilentServerEnds(t *testing.T) {
-	for name, takes := range map[string]bool{"takes everything": true, "takes nothing": false} {
+	for name, test := range map[string]struct {
+		takes bool
+		still func() bool
+		after time.Duration
+	}{
+		"takes everything": {true, nil, time.Minute},
+		"takes nothing":    {false, nil, time.Minute},
+		"answers others":   {true, func() bool { return false }, time.Minute},
+		"stands still":     {true, func() bool { return true }, 10 * time.Second},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, theirs := open(t)
-				if takes {
+				c, theirs := open(t, test.still)
+				if test.takes {
 					go func() { _, _ = io.Copy(io.Discard, theirs) }()
 				}
 				start := time.Now()
 				if _, err := c.Read(make([]byte, 1)); err == nil {
 					t.Fatal("something was read")
 				}
-				if d := time.Since(start); d != time.Minute {
-					t.Errorf("the connection ended after %v", d)
+				if d := time.Since(start); d != test.after {
+					t.Errorf("the connection ended after %v, want %v", d, test.after)
 				}
 			})
 		})
 	}
 }
 
-// A server that has nothing to say answers the pings.
+// A server that has nothing to say answers the pings. It is not asked otherwise.
 func TestAConnectionOfAQuietServerLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, theirs := open(t)
+		c, theirs := open(t, func() bool { return true })
 		go func() {
 			for lines := bufio.NewScanner(theirs); lines.Scan(); {
 				if lines.Text()+"\n" != string(server.Ping) {
@@ -76,7 +86,7 @@ func TestAConnectionOfAQuietServerLasts(t *testing.T) {
 // Whoever does not read hears nothing, and that says nothing about the server.
 func TestAConnectionThatNobodyReadsLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, theirs := open(t)
+		c, theirs := open(t, func() bool { return true })
 		go func() { _, _ = io.WriteString(theirs, "an answer\n") }()
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
 		time.Sleep(time.Hour)
