@@ -306,7 +306,12 @@ const sessionOver = "SESSION_ENDED"
 // requests go to the next one.
 func (c *Client) send(ctx context.Context, r *request, handle string) (status int, body []byte, err error) {
 	s, number := c.servers.current()
-	resp, err := s.http.Do(c.httpRequest(ctx, s, r, handle))
+	asked, end := context.WithCancel(ctx)
+	defer end()
+	if r.wait > 0 && len(c.servers.list) > 1 {
+		go s.endIfStill(asked, end)
+	}
+	resp, err := s.http.Do(c.httpRequest(asked, s, r, handle))
 	if err != nil {
 		c.unanswered(ctx, number)
 		return 0, nil, err

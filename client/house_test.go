@@ -142,6 +142,7 @@ type machine struct {
 	mu      sync.Mutex
 	conns   []*cable
 	pulled  chan struct{} // closed: the cable is in
+	from    string        // the address that it was pulled from; "": from all
 	request map[string]int
 }
 
@@ -172,10 +173,13 @@ func (m *machine) onRead(n int64, then func()) {
 
 // pull lets nothing through any more, in either direction, until plug; nobody notices by
 // anything but silence.
-func (m *machine) pull() {
+func (m *machine) pull() { m.pullFrom("") }
+
+// pullFrom is pull for one address.
+func (m *machine) pullFrom(addr string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pulled = make(chan struct{})
+	m.pulled, m.from = make(chan struct{}), addr
 }
 
 func (m *machine) plug() {
@@ -208,7 +212,7 @@ func (m *machine) requests(of string) int {
 }
 
 func (m *machine) dial(ctx context.Context, _, addr string) (net.Conn, error) {
-	if err := m.passes(ctx.Done()); err != nil {
+	if err := m.passes(addr, ctx.Done()); err != nil {
 		return nil, err
 	}
 	m.h.mu.Lock()
@@ -225,18 +229,21 @@ func (m *machine) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	c := &cable{Conn: near, m: m, closed: make(chan struct{})}
+	c := &cable{Conn: near, m: m, addr: addr, closed: make(chan struct{})}
 	m.mu.Lock()
 	m.conns = append(m.conns, c)
 	m.mu.Unlock()
 	return c, nil
 }
 
-// passes waits until the cable is in.
-func (m *machine) passes(over <-chan struct{}) error {
+// passes waits until the cable to an address is in.
+func (m *machine) passes(addr string, over <-chan struct{}) error {
 	m.mu.Lock()
-	in := m.pulled
+	in, from := m.pulled, m.from
 	m.mu.Unlock()
+	if from != "" && from != addr {
+		return nil
+	}
 	select {
 	case <-in:
 		return nil
@@ -249,6 +256,7 @@ func (m *machine) passes(over <-chan struct{}) error {
 type cable struct {
 	net.Conn
 	m      *machine
+	addr   string
 	once   sync.Once
 	closed chan struct{}
 }
@@ -270,14 +278,14 @@ func (c *cable) Read(p []byte) (int, error) {
 			return 0, net.ErrClosed
 		}
 	}
-	if gone := c.m.passes(c.closed); gone != nil {
+	if gone := c.m.passes(c.addr, c.closed); gone != nil {
 		return 0, gone
 	}
 	return n, err
 }
 
 func (c *cable) Write(p []byte) (int, error) {
-	if gone := c.m.passes(c.closed); gone != nil {
+	if gone := c.m.passes(c.addr, c.closed); gone != nil {
 		return 0, gone
 	}
 	if line, _, ok := bytes.Cut(p, []byte(" HTTP/1.1\r\n")); ok {

@@ -194,6 +194,38 @@ func TestACallGoesToAServerThatAnswers(t *testing.T) {
 	})
 }
 
+// A server that stands still keeps its connections. A call that waits there goes to the
+// next server, and so does the stream of notices, long before either would have ended.
+func TestACallLeavesAServerThatStandsStill(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.open("localhost:81")
+		here := h.machine()
+		one := here.open("one", "http://localhost", "http://localhost:81")
+		held := acquire(t, h.client("two"), "a", client.LeaseOptions{TTL: time.Hour})
+		kept := acquire(t, one, "b", client.LeaseOptions{TTL: time.Hour})
+		granted := make(chan *client.Lease, 1)
+		go func() { granted <- acquire(t, one, "a", client.LeaseOptions{TTL: time.Hour}) }()
+		synctest.Wait()
+		began := time.Now()
+		here.pullFrom("localhost:80")
+		if err := held.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-granted
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("the call took %v", took)
+		}
+		time.Sleep(30*time.Second - time.Since(began))
+		if _, err := h.state.Revoke(t.Context(), "r", dispatch.Revocation{Scope: dispatch.RunScope, Key: "b", Reason: "maintenance"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if kept.Context().Err() == nil {
+			t.Error("the stream has not moved")
+		}
+	})
+}
+
 // A session that is being opened when its client is closed is ended, too.
 func TestCloseLeavesNoSessionThatIsBeingOpened(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {

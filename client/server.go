@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 // A server is one way to reach the state.
 type server struct {
 	url  string // before the path
+	runs string // the URL at which it says that it runs
 	http *http.Client
 }
 
@@ -69,8 +71,43 @@ func newServer(text string, secure *tls.Config) (server, error) {
 	default:
 		return server{}, fmt.Errorf("server %q: must be unix:///path, http://localhost:port or https://host", text)
 	}
-	s.url += apiPrefix
+	s.url, s.runs = s.url+apiPrefix, s.url+"/healthz"
 	return s, nil
+}
+
+// endIfStill ends a request once its server stands still, as one that was stopped does.
+// It returns when ctx ends.
+func (s *server) endIfStill(ctx context.Context, end func()) {
+	for ctx.Err() == nil {
+		select {
+		case <-time.After(askEvery):
+			if s.still(ctx) {
+				end()
+			}
+		case <-ctx.Done():
+		}
+	}
+}
+
+// askEvery is how often a server is asked while a call waits there and might go on to
+// another server.
+const askEvery = 10 * time.Second
+
+// still reports whether a server does not even say in time that it runs. One whose machine
+// refuses a connection, or whose proxy answers, does not stand still.
+func (s *server) still(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.runs, http.NoBody)
+	if err != nil {
+		return false // it was a URL for all other requests
+	}
+	resp, err := s.http.Do(r)
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	late, ok := errors.AsType[net.Error](err)
+	return ok && late.Timeout()
 }
 
 const (

@@ -115,9 +115,12 @@ func (c *Client) watch() {
 	}
 }
 
-// streamSilence is how long a stream may be silent before its server counts as
-// gone. Servers send something every 15 s.
-const streamSilence = 40 * time.Second
+// Servers send something on a stream every 15 s. If one of several has not, it is asked
+// after streamQuiet. After streamSilence a server counts as gone.
+const (
+	streamQuiet   = 20 * time.Second
+	streamSilence = 40 * time.Second
+)
 
 // stream reads one stream to its end, and reports whether it received anything.
 func (c *Client) stream(handle string) (heard bool, err error) {
@@ -126,6 +129,13 @@ func (c *Client) stream(handle string) (heard bool, err error) {
 	silence := time.AfterFunc(streamSilence, cancel)
 	defer silence.Stop()
 	s, number := c.servers.current()
+	quiet := time.AfterFunc(streamQuiet, func() {
+		if len(c.servers.list) > 1 && s.still(ctx) {
+			c.servers.failed(number)
+			cancel()
+		}
+	})
+	defer quiet.Stop()
 	r := c.httpRequest(ctx, s, &request{method: http.MethodGet, path: "/session/notices"}, handle)
 	r.Header.Set("Accept", "text/event-stream")
 	resp, err := s.http.Do(r)
@@ -144,6 +154,7 @@ func (c *Client) stream(handle string) (heard bool, err error) {
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxEvent)
 	for lines.Scan() {
+		quiet.Reset(streamQuiet)
 		silence.Reset(streamSilence)
 		heard = true
 		if data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: ")); ok {
