@@ -148,9 +148,19 @@ func TestAProgramOutlivesItsServers(t *testing.T) {
 }
 
 // Clients leave a server that stands still, with a call that waits there, while the next
-// leader still keeps their sessions. They lose nothing, and are answered.
+// leader still keeps their sessions. They are answered, and lose nothing, also when that
+// server goes on and finds their connections closed.
 func TestClientsLeaveAServerThatStandsStill(t *testing.T) {
-	t.Parallel()
+	for name, leads := range map[string]bool{"that leads": true, "that passes on": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			leaveOneThatStandsStill(t, leads)
+		})
+	}
+}
+
+func leaveOneThatStandsStill(t *testing.T, leads bool) {
+	t.Helper()
 	dsn := postgrestest.Database(t)
 	newDir(t, "LEASEHOLD_POSTGRES="+dsn)
 	secret := inDir(t, "secret")
@@ -162,6 +172,10 @@ func TestClientsLeaveAServerThatStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens := actorsOfRun(t, 3)
+	leader := first
+	if !leads {
+		first, second = second, first
+	}
 	open := func(token string, servers ...string) *programs.Client {
 		c, err := programs.Open(t.Context(), programs.Options{Servers: servers, Token: token, Outage: time.Minute})
 		if err != nil {
@@ -192,7 +206,7 @@ func TestClientsLeaveAServerThatStandsStill(t *testing.T) {
 	agent.call(1, "run_lease_acquire", `{"key":"agent","ttl_secs":3600}`)
 	before := agent.answer(1).Result.StructuredContent
 	agent.call(2, "run_lease_acquire", `{"key":"b","ttl_secs":3600,"wait_secs":50}`)
-	awaitTrue(t, "both wait", func() bool { return first.value("leasehold_lease_waiters", labels{"scope": "run"}) == 2 })
+	awaitTrue(t, "both wait", func() bool { return leader.value("leasehold_lease_waiters", labels{"scope": "run"}) == 2 })
 
 	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -203,15 +217,37 @@ func TestClientsLeaveAServerThatStandsStill(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := agent.answer(2).Result; got.IsError || got.StructuredContent.Key != "b" {
+	got := agent.answer(2).Result
+	if got.IsError || got.StructuredContent.Key != "b" {
 		t.Errorf("the agent got %+v", got)
 	}
+	late := <-granted
+
+	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	awaitTrue(t, "it is ready again", func() bool {
+		resp, err := http.Get(first.url + "/readyz")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err == nil && resp.StatusCode == http.StatusOK
+	})
 	agent.call(3, "run_lease_acquire", `{"key":"agent"}`)
 	if after := agent.answer(3).Result.StructuredContent; !after.Reentrant || after.Token != before.Token {
 		t.Errorf("the agent had %+v, and has %+v", before, after)
 	}
-	if <-granted == nil || context.Cause(kept.Context()) != nil {
-		t.Errorf("the program has lost its lease: %v", context.Cause(kept.Context()))
+	agent.call(4, "run_lease_acquire", `{"key":"b"}`)
+	if after := agent.answer(4).Result.StructuredContent; !after.Reentrant || after.Token != got.StructuredContent.Token {
+		t.Errorf("the agent was granted %+v, and has %+v", got, after)
+	}
+	for _, l := range []*programs.Lease{kept, late} {
+		if l == nil {
+			continue // that was said
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Errorf("the program: %v", err)
+		}
 	}
 }
 
