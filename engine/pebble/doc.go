@@ -53,7 +53,8 @@
 //
 // While the disk has less than 64 MiB, or a quarter of its size if that is
 // less, an Update that makes the state larger returns [engine.ErrFull]. A file
-// named "reserve" holds 16 MiB, which are released when a write finds no space.
+// named "reserve" holds 16 MiB. A write that finds no space gets a part of it, see
+// full.go.
 // If there is no space for what Open writes, Open returns an error that says
 // so.
 //

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -89,26 +90,46 @@ func (s *stateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	}
 	if s.discarding() {
 		if s.isTable(name) {
-			time.Sleep(50 * time.Millisecond) // Pebble tries again immediately, and for ever
+			time.Sleep(tryAgain)
 			return nil, errDiscarded
 		}
 		return nullFile{}, nil
 	}
+	if s.isTable(name) && s.room.refused.Swap(false) {
+		time.Sleep(tryAgain)
+	}
 	var f vfs.File
-	err := s.withRoom(func() (err error) { f, err = s.create(name, category); return err })
+	room := need{bytes: smallNeed}
+	err := s.withRoom(room, func() (err error) { f, err = s.create(name, category); return err })
 	if err != nil {
 		if err := s.spare(name, err); err != nil {
 			return nil, err
 		}
 		return nullFile{}, nil
 	}
-	made := &stateFile{File: f, s: s, name: name}
+	room.file = f
+	switch {
+	case isLog(name):
+		room.bytes, room.log = largeNeed, true
+	case s.isTable(name):
+		room.bytes, room.keep = largeNeed, 2
+		if category == compaction {
+			room.keep = 3
+		}
+	}
+	made := &stateFile{File: f, s: s, name: name, need: room}
 	if isLog(name) {
 		s.markLog(name)
 		made.log = new(layout)
 	}
 	return made, nil
 }
+
+const (
+	compaction vfs.DiskWriteCategory = "pebble-compaction" // Pebble's name for it
+
+	tryAgain = 50 * time.Millisecond // Pebble tries to write a table again immediately, and for ever
+)
 
 // liveMark is the suffix of an empty file that exists only while its log must
 // exist. Without it, nothing would show that the first or the last log of a
@@ -151,13 +172,60 @@ func (s *stateFS) create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	return f, nil
 }
 
-// ReuseForWrite creates a new file instead: in a reused one, the remains of the
-// old log after the end of the new one would look like damage.
+// ReuseForWrite creates a new file instead, because that is faster. On a full
+// disk it keeps the old one, because another program could take its blocks.
 func (s *stateFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if s.room.full.Load() && !s.discarding() {
+		if f, err := s.reuse(oldname, newname, category); err == nil {
+			return f, nil
+		}
+	}
 	if err := s.Remove(oldname); err != nil {
 		return nil, err
 	}
 	return s.Create(newname, category)
+}
+
+// reuse makes a log of zeros of an old log. With what the old log had, the rest of
+// the new one would look like damage.
+func (s *stateFS) reuse(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := s.unmarkLog(oldname); err != nil {
+		return nil, err
+	}
+	f, err := s.FS.OpenReadWrite(oldname, category)
+	if err != nil {
+		return nil, err
+	}
+	size, err := clearFile(f)
+	if err == nil {
+		err = s.FS.Rename(oldname, newname)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	s.markLog(newname)
+	return &stateFile{File: f, s: s, name: newname, need: need{file: f, bytes: largeNeed, log: true}, log: &layout{size: size}}, nil
+}
+
+// clearFile overwrites a file with zeros, and returns its size. When it returns,
+// the zeros are on disk.
+func clearFile(f vfs.File) (size int64, err error) {
+	old, zeros := make([]byte, logBlock), make([]byte, logBlock)
+	for {
+		n, err := f.ReadAt(old, size)
+		if !bytes.Equal(old[:n], zeros[:n]) { // the rest of a log has no blocks yet, or is zero
+			if _, err := f.WriteAt(zeros[:n], size); err != nil {
+				return 0, err
+			}
+		}
+		size += int64(n)
+		if err == io.EOF {
+			return size, f.Sync()
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
 }
 
 // read returns the content of a file of the state, or nil if there is none.
@@ -198,15 +266,24 @@ func (s *stateFS) Remove(name string) error {
 		return nil
 	}
 	if isLog(name) {
-		err := s.FS.Remove(name + liveMark)
-		if err == nil {
-			err = s.syncDir()
-		}
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err // a mark without a log would be refused
+		if err := s.unmarkLog(name); err != nil {
+			return err
 		}
 	}
 	return s.FS.Remove(name)
+}
+
+// unmarkLog removes the mark of a log before the log, because a mark without a log
+// would be refused.
+func (s *stateFS) unmarkLog(name string) error {
+	err := s.FS.Remove(name + liveMark)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = s.syncDir()
+	}
+	return err
 }
 
 // A stateFile is a file or directory that Pebble changes.
@@ -214,6 +291,7 @@ type stateFile struct {
 	vfs.File
 	s    *stateFS
 	name string
+	need need    // of a write on a full disk
 	log  *layout // nil if the file is not a log
 	mem  []byte  // the file in memory, for WriteAt; nil if it is not mapped
 }
@@ -251,7 +329,7 @@ func (f *stateFile) Write(p []byte) (n int, err error) {
 			f.log.before(len(p), f.File)
 		}
 		rest := p
-		return f.s.withRoom(func() error {
+		return f.s.withRoom(f.need, func() error {
 			n, err := f.File.Write(rest)
 			rest = rest[n:]
 			return err

@@ -16,11 +16,16 @@ import (
 // This file handles a full disk. While the disk has little space, Full makes
 // the engine refuse writes that make the state grow, so that releases and
 // deletions, which also write to the log, still find some. Other programs may
-// fill the disk meanwhile. For that case a reserve file occupies space; it is
-// removed when a write finds none, and created again when there is plenty. Until
-// then the disk counts as full, because the system may say that there is space
+// fill the disk meanwhile. For that case a reserve file occupies space. A write that
+// finds none gets a little of it, and the file is made whole again when there is
+// plenty. Until then the disk counts as full, because the system may say that there is space
 // where a quota, or the number of files, is used up. A state that is opened on a
 // full disk keeps most of what is left.
+//
+// A program that never stops writing takes what the reserve gives up. So the
+// reserve gives up little at a time, the file that needs it gets its blocks at once and
+// before it is written, and a write that came too late gets more. Logs keep their
+// blocks when they are used again.
 const (
 	reserveFile = "reserve"
 	reserveSize = 16 << 20 // at most; an eighth of a small disk
@@ -30,6 +35,11 @@ const (
 	// lowRoom is the space below which a disk counts as full: a memtable must
 	// still fit into a table, and a log must still grow.
 	lowRoom = 64 << 20 // at most; a quarter of a small disk
+
+	// What a write that found no space gets: the file's next bytes. The reserve gives
+	// up twice as much, because another program may be faster.
+	largeNeed = 64 << 10 // of a log or a table
+	smallNeed = 8 << 10  // of other files, which are small
 
 	lookEvery = 20 * time.Millisecond // how often commits read the free space; a disk can fill quickly
 
@@ -50,11 +60,18 @@ type room struct {
 	// taken the last space for a moment.
 	failed atomic.Uint64
 
+	flush atomic.Bool // the memtable is to be flushed
+
+	// refused is set when Pebble could not write a table for want of room. The next one waits.
+	refused atomic.Bool
+
 	mu     sync.Mutex
-	held   bool        // the reserve file exists
-	spent  bool        // it was removed for a write and does not exist again
+	held   int64       // what is left of the reserve file; 0: it does not exist
+	size   int64       // of the latest reserve
+	logged int64       // how much of it logs got since flush was last set
+	spent  bool        // a part was given to a write, and it is not whole again
 	told   bool        // an operator was told that the disk is full
-	retake *time.Timer // runs while there is no reserve; nil if the store is not open
+	retake *time.Timer // runs while there is no whole reserve; nil if the store is not open
 }
 
 // Full implements [memory.Store]. Its caller holds the lock of the state, and the
@@ -117,8 +134,7 @@ func (s *store) startReserve() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if usage, err := s.fs.GetDiskUsage(s.fs.dir); err == nil {
-		for size := min(reserveSize, usage.TotalBytes/8, usage.AvailBytes/4*3); !r.held && size > 0; size /= 2 {
-			r.held = s.fs.hold(int64(size))
+		for size := min(reserveSize, usage.TotalBytes/8, usage.AvailBytes/4*3); size > 0 && !s.fs.hold(int64(size)); size /= 2 {
 		}
 	}
 	s.lookLocked()
@@ -129,13 +145,14 @@ func (s *store) retakeReserve() {
 	r := &s.fs.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.retake == nil || r.held || s.Failed() != nil {
+	if r.retake == nil || r.held > 0 && !r.spent || s.Failed() != nil {
 		return
 	}
 	if usage, err := s.fs.GetDiskUsage(s.fs.dir); err == nil {
 		size := min(reserveSize, usage.TotalBytes/8)
-		r.held = usage.AvailBytes > lowOn(usage)+size && s.fs.hold(int64(size))
-		r.spent = r.spent && !r.held
+		if usage.AvailBytes > lowOn(usage)+size && s.fs.hold(int64(size)) {
+			r.spent = false
+		}
 	}
 	s.lookLocked()
 	r.retake.Reset(retakeEvery)
@@ -150,11 +167,17 @@ func (s *store) stopReserve() {
 	r.looks.Wait()
 }
 
-// hold creates the reserve, and reports whether it could. If not, nothing of it is
-// left.
+// hold creates the reserve or makes it whole, and reports whether it could. If not,
+// there is as much of it as before.
 func (s *stateFS) hold(size int64) bool {
 	path := s.path(reserveFile)
-	f, err := s.create(path, vfs.WriteCategoryUnspecified)
+	open := s.create
+	if s.room.held > 0 {
+		open = func(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+			return s.FS.OpenReadWrite(name, category)
+		}
+	}
+	f, err := open(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return false
 	}
@@ -163,46 +186,123 @@ func (s *stateFS) hold(size int64) bool {
 		layOut(f.Fd(), size)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		_ = s.FS.Remove(path)
+		if s.room.held == 0 {
+			_ = s.FS.Remove(path)
+		}
 		s.room.failed.Add(1)
 		return false
 	}
+	s.room.held, s.room.size = size, size
 	s.room.growth.Store(min(fullGrowth, size/4))
 	return true
 }
 
-// Spent reports whether the process that has a state open in dir has no reserve. It
-// counts the disk as full, whatever the system says.
+// Spent reports whether the process that has a state open in dir has no reserve, or
+// only a part of one. It counts the disk as full, whatever the system says. A file
+// without blocks is whole: some file systems, as ZFS, allocate nothing ahead.
 func Spent(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, reserveFile))
-	return errors.Is(err, os.ErrNotExist)
+	var st syscall.Stat_t
+	err := syscall.Stat(filepath.Join(dir, reserveFile), &st)
+	return errors.Is(err, os.ErrNotExist) || err == nil && st.Blocks >= 8 && st.Blocks*512 < st.Size
 }
 
-// yield removes the reserve after a write found no space, and reports whether
-// the write may be tried again. failed is room.failed before the write.
-func (s *stateFS) yield(failed uint64) bool {
+// A need is what a write gets of the reserve.
+type need struct {
+	file  vfs.File // gets the blocks at its end; may be nil
+	bytes int64
+	keep  int64 // how many quarters of the reserve are kept from it, because it can wait until there is room
+	log   bool
+}
+
+// yield gives a part of the reserve to a write that found no space, and reports
+// whether the write may be tried again. failed is room.failed before the write.
+func (s *stateFS) yield(failed uint64, n need) bool {
 	s.room.mu.Lock()
 	defer s.room.mu.Unlock()
 	s.room.full.Store(true)
-	if !s.room.held {
+	if s.room.held == 0 {
 		return s.room.failed.Load() != failed
 	}
-	s.room.held, s.room.spent = false, true
+	if s.room.held <= s.room.size/4*n.keep {
+		return false
+	}
+	s.room.spent = true
+	if n.log {
+		if s.room.logged += n.bytes; s.room.logged >= s.room.size/16 {
+			s.room.logged = 0
+			s.room.flush.Store(true)
+		}
+	}
 	if s.room.retake != nil {
 		s.room.retake.Reset(retakeEvery)
 	}
-	return s.FS.Remove(s.path(reserveFile)) == nil
+	return s.give(n)
 }
 
-// withRoom performs a write. If the write found no space and the reserve could
-// be released, or was just being created in vain, withRoom tries once more.
-func (s *stateFS) withRoom(do func() error) error {
-	failed := s.room.failed.Load()
-	err := do()
-	if isFull(err) && s.yield(failed) {
-		err = do()
+// flushIfFull flushes the memtable after logs got much of the reserve: its table is
+// small, because most of what changes is changed again or deleted soon, and the
+// blocks of its logs can be used again. It does not wait, and begins no flush while
+// one waits for room.
+func (s *store) flushIfFull() error {
+	if !s.fs.room.flush.Load() {
+		return nil
 	}
+	if s.flushed != nil {
+		select {
+		case <-s.flushed:
+		default:
+			return nil
+		}
+	}
+	s.fs.room.flush.Store(false)
+	if s.db.Metrics().Levels[0].Sublevels >= 8 { // at 12 all writers wait for a compaction, which may have no room
+		return nil
+	}
+	flushed, err := s.db.AsyncFlush()
+	s.flushed = flushed
 	return err
+}
+
+// give takes from the end of the reserve, or removes it if it is used up or no part of
+// it can be taken.
+func (s *stateFS) give(n need) bool {
+	path := s.path(reserveFile)
+	if s.room.held -= 2 * n.bytes; s.room.held > 0 {
+		if f, err := s.FS.OpenReadWrite(path, vfs.WriteCategoryUnspecified); err == nil {
+			given := f.Fd() != vfs.InvalidFd && punch(f.Fd(), s.room.held, 2*n.bytes)
+			if given {
+				n.claim()
+			}
+			_ = f.Close()
+			if given {
+				return true
+			}
+		}
+	}
+	s.room.held = 0
+	err := s.FS.Remove(path)
+	n.claim()
+	return err == nil
+}
+
+// claim allocates the next blocks of the file. If it fails, the write may still
+// find space.
+func (n need) claim() {
+	if n.file != nil && n.file.Fd() != vfs.InvalidFd {
+		layAhead(n.file.Fd(), n.bytes)
+	}
+}
+
+// withRoom performs a write. As long as the write finds no space and the reserve
+// gives up some, or was just being created in vain, withRoom tries again.
+func (s *stateFS) withRoom(n need, do func() error) error {
+	for {
+		failed := s.room.failed.Load()
+		err := do()
+		if !isFull(err) || !s.yield(failed, n) {
+			return err
+		}
+	}
 }
 
 // isFull reports whether an error says that a disk or a quota is full.

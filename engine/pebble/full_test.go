@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -381,6 +383,216 @@ func TestALogTakesNoMoreThanItIsAboutToNeed(t *testing.T) {
 		}
 		if size := info.Blocks * 512; size > 9<<20 {
 			t.Errorf("%s takes %d MiB of the disk", log, size>>20)
+		}
+	}
+}
+
+// A greedy disk is one that another program fills: whatever is free before or after an
+// operation is taken.
+type greedy struct {
+	vfs.FS
+	on    atomic.Bool
+	other *os.File
+}
+
+func (g *greedy) fill() {
+	for size := 64 << 10; g.on.Load() && size >= 4<<10; {
+		if _, err := g.other.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+}
+
+func (g *greedy) wrap(f vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	g.fill()
+	return greedyFile{f, g}, nil
+}
+
+func (g *greedy) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	g.fill()
+	return g.wrap(g.FS.Create(name, category))
+}
+
+func (g *greedy) OpenReadWrite(name string, category vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
+	g.fill()
+	return g.wrap(g.FS.OpenReadWrite(name, category, o...))
+}
+
+func (g *greedy) Remove(name string) error {
+	defer g.fill()
+	return g.FS.Remove(name)
+}
+
+func (g *greedy) Rename(from, to string) error {
+	defer g.fill()
+	return g.FS.Rename(from, to)
+}
+
+type greedyFile struct {
+	vfs.File
+	g *greedy
+}
+
+func (f greedyFile) Write(p []byte) (int, error) {
+	f.g.fill()
+	defer f.g.fill()
+	return f.File.Write(p)
+}
+
+func (f greedyFile) Close() error {
+	defer f.g.fill()
+	return f.File.Close()
+}
+
+// TestAProgramThatKeepsFillingTheDisk takes what the store gives back, and what its
+// reserve gives up for others than the file that needs it. A store that is killed
+// meanwhile has lost nothing.
+func TestAProgramThatKeepsFillingTheDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=192m"); err != nil {
+		t.Skipf("a tmpfs cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	other, err := os.Create(dir + "/others")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	disk := &greedy{FS: vfs.Default, other: other}
+	e := mustOpen(t, pebble.Options{Dir: dir + "/state", FS: disk, Logf: t.Logf})
+	disk.on.Store(true)
+	disk.fill()
+	value := strings.Repeat("v", 200)
+	const commits, held = 15_000, 50
+	for n := range commits {
+		mustUpdate(t, e, func(tx engine.Tx) {
+			tx.Put(engine.Row{Key: fmt.Sprint("lease/", n), Value: value})
+			if n >= held {
+				tx.Delete(fmt.Sprint("lease/", n-held))
+			}
+			if n%1000 == 0 {
+				tx.Put(engine.Row{Key: engine.Mark + "token", Value: fmt.Sprintf("%08d", n)})
+			}
+		})
+	}
+	if !pebble.Spent(dir + "/state") {
+		t.Error("the disk counts as one with room")
+	}
+	t.Logf("%d MiB in logs", e.Metrics().WAL.BytesWritten>>20)
+	killed := t.TempDir()
+	if err := os.CopyFS(killed, os.DirFS(dir+"/state")); err != nil {
+		t.Fatal(err)
+	}
+	after := mustOpen(t, pebble.Options{Dir: killed, Logf: t.Logf})
+	mustUpdate(t, after, func(tx engine.Tx) {
+		for n := commits - held - 1; n < commits; n++ {
+			if _, ok := tx.Get(fmt.Sprint("lease/", n)); ok != (n >= commits-held) {
+				t.Errorf("lease %d is there: %t", n, ok)
+			}
+		}
+	})
+	mustClose(t, after)
+	disk.on.Store(false)
+	if err := os.Remove(dir + "/others"); err != nil {
+		t.Fatal(err)
+	}
+	_ = other.Close()
+	for pebble.Spent(dir + "/state") {
+		time.Sleep(10 * time.Millisecond)
+	}
+	mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: "large", Value: strings.Repeat("x", 10<<10)}) })
+	mustClose(t, e)
+}
+
+// A cutter is a disk whose power is cut at each change of a name, in a copy.
+type cutter struct {
+	*meter
+	mem  *vfs.MemFS
+	on   atomic.Bool
+	done atomic.Int64 // commits that were answered
+
+	mu     sync.Mutex
+	cuts   []cut
+	reused int // logs
+}
+
+type cut struct {
+	done int64
+	disk *vfs.MemFS
+}
+
+func (c *cutter) cut() {
+	if !c.on.Load() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, kept := range []int{0, 50, 100} {
+		done := c.done.Load()
+		rng := rand.New(rand.NewPCG(1, uint64(len(c.cuts))))
+		c.cuts = append(c.cuts, cut{done, c.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: rng})})
+	}
+}
+
+func (c *cutter) Rename(from, to string) error {
+	c.cut()
+	defer c.cut()
+	if strings.HasSuffix(to, ".log") {
+		c.mu.Lock()
+		c.reused++
+		c.mu.Unlock()
+	}
+	return c.meter.Rename(from, to)
+}
+
+func (c *cutter) Remove(name string) error {
+	defer c.cut()
+	return c.meter.Remove(name)
+}
+
+func (c *cutter) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	defer c.cut()
+	return c.meter.Create(name, category)
+}
+
+// TestALogThatIsUsedAgainSurvivesAPowerCut at each step.
+func TestALogThatIsUsedAgainSurvivesAPowerCut(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	disk := &cutter{meter: &meter{FS: mem}, mem: mem}
+	disk.room.Store(10 << 20)
+	e := mustOpen(t, pebble.Options{Dir: "state", FS: disk, Logf: t.Logf})
+	disk.on.Store(true)
+	for n := range int64(20) {
+		mustUpdate(t, e, func(tx engine.Tx) { tx.Put(engine.Row{Key: fmt.Sprintf("%03d", n), Value: "v"}) })
+		disk.done.Store(n + 1)
+		if n%2 == 1 {
+			if err := e.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	mustClose(t, e)
+	if disk.reused == 0 {
+		t.Fatal("no log was used again")
+	}
+	for i, c := range disk.cuts {
+		var said []string
+		e := mustOpen(t, pebble.Options{Dir: "state", FS: c.disk, Logf: func(format string, args ...any) {
+			said = append(said, fmt.Sprintf(format, args...))
+		}})
+		mustUpdate(t, e, func(tx engine.Tx) {
+			for n := range c.done {
+				if _, ok := tx.Get(fmt.Sprintf("%03d", n)); !ok {
+					t.Errorf("cut %d: commit %d of %d is lost", i, n, c.done)
+				}
+			}
+		})
+		mustClose(t, e)
+		if len(said) > 0 {
+			t.Errorf("cut %d: %q", i, said)
 		}
 	}
 }

@@ -5,6 +5,19 @@ import "golang.org/x/sys/unix"
 // layOut allocates the size and the blocks of a new file.
 func layOut(fd uintptr, size int64) { _ = unix.Fallocate(int(fd), 0, 0, size) }
 
+// layAhead allocates blocks from the position of a file on, and keeps its size.
+func layAhead(fd uintptr, n int64) {
+	if at, err := unix.Seek(int(fd), 0, unix.SEEK_CUR); err == nil {
+		_ = unix.Fallocate(int(fd), unix.FALLOC_FL_KEEP_SIZE, at, n)
+	}
+}
+
+// punch gives the blocks of a part of a file back to the disk, and reports whether
+// it could.
+func punch(fd uintptr, at, n int64) bool {
+	return unix.Fallocate(int(fd), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, n) == nil
+}
+
 // mapFile returns the beginning of a file as memory, or nil.
 func mapFile(fd uintptr, size int) []byte {
 	mem, err := unix.Mmap(int(fd), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

@@ -7,6 +7,12 @@ import "syscall"
 // layOut sets the size of a new file.
 func layOut(fd uintptr, size int64) { _ = syscall.Ftruncate(int(fd), size) }
 
+// layAhead does nothing: blocks are allocated ahead on Linux only.
+func layAhead(uintptr, int64) {}
+
+// punch returns false: the reserve can be given up as a whole only.
+func punch(uintptr, int64, int64) bool { return false }
+
 // mapFile returns nil: files are mapped on Linux only, where this is tested.
 func mapFile(uintptr, int) []byte { return nil }
 

@@ -237,13 +237,14 @@ func (s *store) options() *pebble.Options {
 		MemTableStopWritesThreshold: memtables,
 		Logger:                      logger{s},
 		EventListener: &pebble.EventListener{
-			// A store that cannot flush will block the next writer for good, so
+			// A store that cannot flush will block a later writer for good, so
 			// it fails at once. If only space is lacking, Pebble tries again
-			// after the reserve is released.
+			// until there is some.
 			BackgroundError: func(err error) {
-				if !isFull(err) || !s.fs.yield(s.fs.room.failed.Load()) {
+				if !isFull(err) {
 					s.Fail(corruption(err))
 				}
+				s.fs.room.refused.Store(true)
 			},
 			// Nobody is served meanwhile.
 			WriteStallBegin: func(info pebble.WriteStallBeginInfo) {

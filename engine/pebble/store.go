@@ -35,6 +35,7 @@ type store struct {
 	logBytes int64             // size of the logs when opened
 	marks    map[string]string // the records under engine.Mark, by key
 	syncs    syncs
+	flushed  <-chan struct{} // closed after the last flush for want of room; nil: there was none
 }
 
 // Keep implements [memory.Store]: it writes the commit to the journal.
@@ -54,7 +55,7 @@ func (s *store) Keep(writes []memory.Write) bool {
 // can. A batch that is not in the journal, or must survive the machine, is
 // durable only after a sync.
 func (s *store) Append(batch memory.Batch) (number uint64, err error) {
-	if err := s.noteMarks(batch.Writes); err != nil {
+	if err := errors.Join(s.flushIfFull(), s.noteMarks(batch.Writes)); err != nil {
 		return 0, err
 	}
 	s.number++
