@@ -393,6 +393,17 @@ type greedy struct {
 	vfs.FS
 	on    atomic.Bool
 	other *os.File
+	still sync.RWMutex // locked while nothing may change
+}
+
+// change begins a change of the disk, and returns what ends it.
+func (g *greedy) change() (end func()) {
+	g.still.RLock()
+	g.fill()
+	return func() {
+		g.fill()
+		g.still.RUnlock()
+	}
 }
 
 func (g *greedy) fill() {
@@ -407,27 +418,26 @@ func (g *greedy) wrap(f vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.fill()
 	return greedyFile{f, g}, nil
 }
 
 func (g *greedy) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	g.fill()
+	defer g.change()()
 	return g.wrap(g.FS.Create(name, category))
 }
 
 func (g *greedy) OpenReadWrite(name string, category vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
-	g.fill()
+	defer g.change()()
 	return g.wrap(g.FS.OpenReadWrite(name, category, o...))
 }
 
 func (g *greedy) Remove(name string) error {
-	defer g.fill()
+	defer g.change()()
 	return g.FS.Remove(name)
 }
 
 func (g *greedy) Rename(from, to string) error {
-	defer g.fill()
+	defer g.change()()
 	return g.FS.Rename(from, to)
 }
 
@@ -437,13 +447,12 @@ type greedyFile struct {
 }
 
 func (f greedyFile) Write(p []byte) (int, error) {
-	f.g.fill()
-	defer f.g.fill()
+	defer f.g.change()()
 	return f.File.Write(p)
 }
 
 func (f greedyFile) Close() error {
-	defer f.g.fill()
+	defer f.g.change()()
 	return f.File.Close()
 }
 
@@ -483,7 +492,10 @@ func TestAProgramThatKeepsFillingTheDisk(t *testing.T) {
 	}
 	t.Logf("%d MiB in logs", e.Metrics().WAL.BytesWritten>>20)
 	killed := t.TempDir()
-	if err := os.CopyFS(killed, os.DirFS(dir+"/state")); err != nil {
+	disk.still.Lock() // tables are made and removed in the background
+	err = os.CopyFS(killed, os.DirFS(dir+"/state"))
+	disk.still.Unlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	after := mustOpen(t, pebble.Options{Dir: killed, Logf: t.Logf})
