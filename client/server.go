@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -93,21 +92,11 @@ func (s *server) endIfStill(ctx context.Context, end func()) {
 // another server.
 const askEvery = 10 * time.Second
 
-// still reports whether a server does not even say in time that it runs. One whose machine
-// refuses a connection, or whose proxy answers, does not stand still.
+// still reports whether the server stands still.
 func (s *server) still(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.runs, http.NoBody)
-	if err != nil {
-		return false // it was a URL for all other requests
-	}
-	resp, err := s.http.Do(r)
-	if err == nil {
-		_ = resp.Body.Close()
-	}
-	late, ok := errors.AsType[net.Error](err)
-	return ok && late.Timeout()
+	return address.StandsStill(ctx, s.http, s.runs)
 }
 
 const (

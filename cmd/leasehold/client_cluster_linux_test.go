@@ -23,18 +23,7 @@ import (
 func TestAProgramOutlivesItsServers(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.Database(t)
-	newDir(t, "LEASEHOLD_POSTGRES="+dsn)
-	secret := inDir(t, "secret")
-	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 40)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	servers := make([]*member, 3)
-	for i := range servers {
-		servers[i] = startMember(t, fmt.Sprint("s", i), secret)
-	}
-	if err := os.Symlink(servers[0].socket, inDir(t, "s")); err != nil {
-		t.Fatal(err)
-	}
+	servers := startMembers(t, dsn, 3)
 	token := actorsOfRun(t, 1)[0]
 	led := func(list ...*member) (sum float64, leaders int) {
 		for _, s := range list {
@@ -162,15 +151,8 @@ func TestClientsLeaveAServerThatStandsStill(t *testing.T) {
 func leaveOneThatStandsStill(t *testing.T, leads bool) {
 	t.Helper()
 	dsn := postgrestest.Database(t)
-	newDir(t, "LEASEHOLD_POSTGRES="+dsn)
-	secret := inDir(t, "secret")
-	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 40)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	first, second := startMember(t, "s0", secret), startMember(t, "s1", secret)
-	if err := os.Symlink(first.socket, inDir(t, "s")); err != nil {
-		t.Fatal(err)
-	}
+	servers := startMembers(t, dsn, 2)
+	first, second := servers[0], servers[1]
 	tokens := actorsOfRun(t, 3)
 	leader := first
 	if !leads {
@@ -256,12 +238,7 @@ func leaveOneThatStandsStill(t *testing.T, leads bool) {
 func TestNoServerIsReadyWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.Start(t)
-	newDir(t, "LEASEHOLD_POSTGRES="+database.DSN())
-	secret := inDir(t, "secret")
-	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 40)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	servers := []*member{startMember(t, "s0", secret), startMember(t, "s1", secret)}
+	servers := startMembers(t, database.DSN(), 2)
 	ready := func(status int) (said string, all bool) {
 		all = true
 		for _, s := range servers {
@@ -302,6 +279,23 @@ func TestNoServerIsReadyWithoutTheDatabase(t *testing.T) {
 type member struct {
 	*measured
 	socket string
+}
+
+// startMembers starts the servers of a cluster. Commands find the first of them.
+func startMembers(t *testing.T, dsn string, n int) (servers []*member) {
+	t.Helper()
+	newDir(t, "LEASEHOLD_POSTGRES="+dsn)
+	secret := inDir(t, "secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 40)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		servers = append(servers, startMember(t, fmt.Sprint("s", i), secret))
+	}
+	if err := os.Symlink(servers[0].socket, inDir(t, "s")); err != nil {
+		t.Fatal(err)
+	}
+	return servers
 }
 
 func startMember(t *testing.T, name, secret string) *member {

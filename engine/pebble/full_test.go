@@ -273,13 +273,20 @@ func TestManySmallWritesOnAFullDiskEnd(t *testing.T) {
 	mustClose(t, e)
 }
 
-// TestAFullTmpfs fills a real file system while a state on it is in use.
-func TestAFullTmpfs(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=192m"); err != nil {
+// smallDisk returns the directory of a new tmpfs, or skips the test.
+func smallDisk(t *testing.T, size string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
 		t.Skipf("a tmpfs cannot be mounted here: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}
+
+// TestAFullTmpfs fills a real file system while a state on it is in use.
+func TestAFullTmpfs(t *testing.T) {
+	dir := smallDisk(t, "192m")
 	e := mustOpen(t, pebble.Options{Dir: dir + "/state", Logf: t.Logf})
 	value := strings.Repeat("v", 256<<10)
 	n := 0
@@ -333,11 +340,7 @@ func TestTheFirstCommitAfterAPauseFindsThatTheDiskIsFull(t *testing.T) {
 // TestASmallTmpfs fills a small file system under an open state, then calls until the
 // state grows no more: the last commits find the space that releases need.
 func TestASmallTmpfs(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
-		t.Skipf("a tmpfs cannot be mounted here: %v", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	dir := smallDisk(t, "4m")
 	e := mustOpen(t, pebble.Options{Dir: dir + "/state", Logf: t.Logf})
 	defer mustClose(t, e)
 	if err := os.WriteFile(dir+"/others", make([]byte, 4<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
@@ -460,11 +463,7 @@ func (f greedyFile) Close() error {
 // reserve gives up for others than the file that needs it. A store that is killed
 // meanwhile has lost nothing.
 func TestAProgramThatKeepsFillingTheDisk(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=192m"); err != nil {
-		t.Skipf("a tmpfs cannot be mounted here: %v", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	dir := smallDisk(t, "192m")
 	other, err := os.Create(dir + "/others")
 	if err != nil {
 		t.Fatal(err)

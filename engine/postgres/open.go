@@ -228,7 +228,7 @@ type answer struct {
 // answers has the last answer for the hosts of each DSN, for all connections of this process.
 var answers sync.Map
 
-// favour makes a connection ask the host first that answered last, and notes which one
+// favour makes a connection first ask the host that answered last, and notes which one
 // answers. Otherwise each new connection waits for the lost hosts before it.
 func favour(c *pgconn.Config) {
 	names := strings.Join(hosts(c), ",")

@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/leasehold/leasehold/client/address"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/exit"
 	"github.com/leasehold/leasehold/cmd/leasehold/internal/place"
 	"github.com/leasehold/leasehold/dispatch/server"
@@ -114,16 +115,10 @@ func (d *Dialer) upgrade(ctx context.Context, u *url.URL, limit time.Duration) (
 	return c, nil
 }
 
-// still reports whether a server stands still: it does not even say in time that it runs.
-// One whose machine refuses a connection, or whose proxy answers, does not.
+// still reports whether a server stands still.
 func still(u *url.URL, secure *tls.Config) bool {
-	client := http.Client{Timeout: stillTimeout, Transport: &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}}
-	resp, err := client.Get(u.JoinPath("/healthz").String())
-	if err == nil {
-		_ = resp.Body.Close()
-	}
-	late, ok := errors.AsType[net.Error](err)
-	return ok && late.Timeout()
+	client := &http.Client{Timeout: stillTimeout, Transport: &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}}
+	return address.StandsStill(context.Background(), client, u.JoinPath("/healthz").String())
 }
 
 // ask sends an HTTP upgrade request over raw, and returns a connection that speaks the
